@@ -89,7 +89,7 @@ learning-docs: $(VENV)/installed  ## a learning Solver on a stream that changes 
 	$(RUN)/python docs/refresh.py learning
 
 scaling: $(VENV)/installed  ## native low precision against the size, dense and sparse (minutes)
-	$(RUN)/python benchmarks/bench_scaling.py
+	$(RUN)/python -m roundwise_studies.native.scaling
 
 native-docs: scaling  ## numbers and figures of docs/native.md; leave the machine alone meanwhile
 	$(RUN)/python benchmarks/bench_native_lu.py

@@ -27,7 +27,7 @@ import numpy as np
 import roundwise as rw
 from roundwise.backends.arrays import column_norms
 from roundwise.backends.cuda import plan
-from roundwise.backends.cuda.substitution import Substitution
+from roundwise.backends.cuda.substitution import DeviceSubstitution
 
 SMALL = (500, 1000, 1024, 1536, 2048, 3000, 4096)
 
@@ -220,7 +220,7 @@ def _parts_of(n: int) -> dict[str, Callable[[], Any]]:
         "potrf": lambda: cupy.linalg.cholesky(M),
         "substitution": lambda: F.solve(b),
         "of Cholesky": lambda: C.solve(b),
-        "plan alone": lambda: Substitution(F._packed.triangles, np.float64, False)(b),
+        "plan alone": lambda: DeviceSubstitution(F._packed.triangles, np.float64, False)(b),
         "residual": lambda: backend.residual(matrix, B, B),
         "norm": lambda: column_norms(B),
         "copy": lambda: A.copy(),

@@ -166,10 +166,11 @@ template <class T> bool check_substitution(const char* name, std::int64_t column
         for (T& x : *a) x /= n;  // so that solutions stay finite
     const auto solved = [&](int kind, bool transpose, int threads) {
         std::vector<T> b(static_cast<std::size_t>(2 * n * columns), T{1});
-        const std::int64_t bytes = solve_workspace<T>(n, columns, threads);
+        const std::int64_t bytes = kind == 2 ? solve_workspace<T, 2>(n, columns, threads)
+                                             : solve_workspace<T, 1>(n, columns, threads);
         std::vector<Line> memory(static_cast<std::size_t>(bytes / 64 + 1));
         if (kind == 2) complex_solve_stored<T, T>(n, planes.data(), transpose, columns, b.data(), threads,
-                                                  reinterpret_cast<Phase*>(memory.data()));
+                                                  memory.data());
         else solve_stored<T, T>(kind == 1 ? Factors::cholesky : Factors::lu, n, packed.data(), transpose, columns,
                                 b.data(), threads, memory.data());
         return b;

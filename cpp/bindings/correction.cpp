@@ -73,7 +73,8 @@ template <class Body> void for_columns(std::int64_t n, std::int64_t columns, int
 
 // What is refined, and by which factors; see native_refine.
 template <class T> struct Refinement {
-    std::int64_t n;
+    std::int64_t n;  // equations
+    int parts;       // of a number: 2 if it is complex
     const T* packed;
     bool cholesky, transpose;
     const std::int32_t *rows, *places;
@@ -86,28 +87,51 @@ template <class T> struct Refinement {
     double largest = 0;           // correction of all, relative to x
     double stretch = 0;           // the largest ||A|| ||x|| / ||b||
 
-    // X (n x count) += A^-1 R, or X = A^-1 R; false if something is not finite. r_norms are those of R's columns.
+    std::int64_t numbers() const { return parts * n; }                  // of a column
+    double sign() const { return parts == 2 && !transpose ? -1 : 1; }  // A* x = b says that A' conj(x) = conj(b)
+
+    double norm_of(const double* column) const {
+        return parts == 2 ? max_modulus(n, column, nullptr) : max_norm(n, column, nullptr);
+    }
+
+    void solve(std::int64_t count, T* y) const {
+        const NativeKernels<T>& kernels = native_kernels<T>();
+        const Storage storage = sizeof(T) == 4 ? Storage::fp32 : Storage::fp64;
+        const auto workspace = parts == 2 ? kernels.complex_solve_workspace : kernels.solve_workspace;
+        const Workspace phases(workspace(n, count, threads));
+        if (parts == 2)
+            kernels.complex_solve(storage, n, packed, transpose, count, y, threads, phases.get());
+        else
+            kernels.solve(storage, cholesky ? Factors::cholesky : Factors::lu, n, packed, transpose, count, y, threads,
+                          phases.get());
+    }
+
+    // X (a block of `count` columns) += A^-1 R, or X = A^-1 R; false if something is not finite. r_norms are those of
+    // R's columns.
     bool correct_columns(std::int64_t count, const double* r, const double* r_norms, bool from_zero, double* x,
                          double* z_norms, double* x_norms) {
-        const NativeKernels<T>& kernels = native_kernels<T>();
-        const Workspace memory((n * count + 1) * static_cast<std::int64_t>(sizeof(T)));
+        const Workspace memory((numbers() * count + 1) * static_cast<std::int64_t>(sizeof(T)));
         T* y = static_cast<T*>(memory.get());
         const auto exponent = [&](std::int64_t j) {
             return r_norms[j] > 0 && std::isfinite(r_norms[j]) ? std::ilogb(r_norms[j]) : 0;
         };
-        for_columns(n, count, pass_threads, [&](std::int64_t j) {
+        for_columns(numbers(), count, pass_threads, [&](std::int64_t j) {
             const double power = std::ldexp(1.0, -exponent(j));
-            for (std::int64_t i = 0; i < n; ++i)
-                y[i + j * n] = static_cast<T>(power * r[(rows == nullptr ? i : rows[i]) + j * n]);
+            const double* given = r + j * numbers();
+            T* own = y + j * numbers();
+            if (parts == 2) gather_pairs(n, rows, sign(), given, own, own + n, power);
+            else
+                for (std::int64_t i = 0; i < n; ++i)
+                    own[i] = static_cast<T>(power * given[rows == nullptr ? i : rows[i]]);
         });
-        const Workspace phases(kernels.solve_workspace(n, count, threads));
-        kernels.solve(sizeof(T) == 4 ? Storage::fp32 : Storage::fp64, cholesky ? Factors::cholesky : Factors::lu, n,
-                      packed, transpose, count, y, threads, phases.get());
+        solve(count, y);
         std::vector<char> finite(static_cast<std::size_t>(count));
-        for_columns(n, count, pass_threads, [&](std::int64_t j) {
-            double* column = x + j * n;
-            if (from_zero) std::memset(column, 0, static_cast<std::size_t>(n) * sizeof(double));
-            const Corrected made = correct(n, places, y + j * n, exponent(j), column, column);
+        for_columns(numbers(), count, pass_threads, [&](std::int64_t j) {
+            double* column = x + j * numbers();
+            const T* own = y + j * numbers();
+            if (from_zero) std::memset(column, 0, static_cast<std::size_t>(numbers()) * sizeof(double));
+            const Corrected made = parts == 2 ? correct_pairs(n, places, sign(), own, own + n, exponent(j), column)
+                                              : correct(n, places, own, exponent(j), column, column);
             z_norms[j] = made.z_norm;
             x_norms[j] = made.sum_norm;
             finite[static_cast<std::size_t>(j)] = made.solved && made.scaled && std::isfinite(made.sum_norm);
@@ -118,9 +142,23 @@ template <class T> struct Refinement {
     }
 
     void residual(std::int64_t count, const double* x, const double* b, double* r, double* r_norms) const {
-        exact_kernels().residual(n, n, a, a_transpose, count, x, b, r, block, pass_threads);
-        for_columns(n, count, pass_threads,
-                    [&](std::int64_t j) { r_norms[j] = max_norm(n, r + j * n, nullptr); });
+        const std::int64_t size = numbers() * count;
+        if (parts == 1) exact_kernels().residual(n, n, a, a_transpose, count, x, b, r, block, pass_threads);
+        else {  // the real and imaginary parts of a residual are those of two real ones (docs/accuracy.md)
+            const Workspace memory(4 * size * static_cast<std::int64_t>(sizeof(double)));
+            double *turned = static_cast<double*>(memory.get()), *given = turned + 2 * size, *left = given + size;
+            for_columns(numbers(), count, pass_threads, [&](std::int64_t j) {
+                double *pairs = turned + 2 * j * numbers(), *own = given + j * numbers();
+                turn_pairs(n, x + j * numbers(), pairs, pairs + numbers());
+                gather_pairs(n, nullptr, 1, b + j * numbers(), own, own + n);
+            });
+            exact_kernels().residual(numbers(), n, a, true, 2 * count, turned, given, left, block, pass_threads);
+            for_columns(numbers(), count, pass_threads, [&](std::int64_t j) {
+                const double* own = left + j * numbers();
+                scatter_pairs(n, nullptr, 1, own, own + n, r + j * numbers());
+            });
+        }
+        for_columns(numbers(), count, pass_threads, [&](std::int64_t j) { r_norms[j] = norm_of(r + j * numbers()); });
     }
 
     // Columns whose backward error is above the target are corrected until it is not; false if one will not be: the
@@ -129,11 +167,12 @@ template <class T> struct Refinement {
         const auto all = static_cast<std::size_t>(count);
         std::vector<double> b_norms(all), x_norms(all), r_norms(all), z_norms(all), relative(all, 1.0);
         constexpr double least = 0x1p-41, most = 0x1p40;
-        for_columns(n, count, pass_threads, [&](std::int64_t j) {
-            b_norms[static_cast<std::size_t>(j)] = max_norm(n, b + j * n, nullptr);
+        const std::int64_t size = numbers();
+        for_columns(size, count, pass_threads, [&](std::int64_t j) {
+            b_norms[static_cast<std::size_t>(j)] = norm_of(b + j * size);
         });
-        for (const double size : b_norms)
-            if (!(size == 0 || (size >= least && size <= most))) return false;
+        for (const double norm_b : b_norms)
+            if (!(norm_b == 0 || (norm_b >= least && norm_b <= most))) return false;
         if (!correct_columns(count, b, b_norms.data(), true, x, z_norms.data(), x_norms.data())) return false;
         residual(count, x, b, r, r_norms.data());
         std::vector<std::int64_t> active;
@@ -147,19 +186,19 @@ template <class T> struct Refinement {
             const std::int64_t left = static_cast<std::int64_t>(active.size());
             const bool every = left == count;
             // Those that are corrected, side by side.
-            const Workspace memory((every ? 1 : 3 * n * left) * static_cast<std::int64_t>(sizeof(double)));
+            const Workspace memory((every ? 1 : 3 * size * left) * static_cast<std::int64_t>(sizeof(double)));
             double* room = static_cast<double*>(memory.get());
-            double *x_part = every ? x : room, *r_part = every ? r : room + n * left;
-            const double* b_part = every ? b : room + 2 * n * left;
+            double *x_part = every ? x : room, *r_part = every ? r : room + size * left;
+            const double* b_part = every ? b : room + 2 * size * left;
             std::vector<double> norms_r(active.size()), norms_z(active.size()), norms_x(active.size());
-            const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(double);
+            const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(double);
             for (std::size_t k = 0; k < active.size(); ++k) {
-                const std::int64_t j = active[k], to = static_cast<std::int64_t>(k) * n;
+                const std::int64_t j = active[k], to = static_cast<std::int64_t>(k) * size;
                 norms_r[k] = r_norms[static_cast<std::size_t>(j)];
                 if (every) continue;
-                std::memcpy(x_part + to, x + j * n, bytes);
-                std::memcpy(r_part + to, r + j * n, bytes);
-                std::memcpy(room + 2 * n * left + to, b + j * n, bytes);
+                std::memcpy(x_part + to, x + j * size, bytes);
+                std::memcpy(r_part + to, r + j * size, bytes);
+                std::memcpy(room + 2 * size * left + to, b + j * size, bytes);
             }
             double worst = 0, corrected = 0;
             for (const std::int64_t j : active) worst = errors[j] > worst ? errors[j] : worst;
@@ -172,8 +211,8 @@ template <class T> struct Refinement {
                 const std::int64_t j = before[k];
                 const auto at = static_cast<std::size_t>(j);
                 if (!every) {
-                    std::memcpy(x + j * n, x_part + static_cast<std::int64_t>(k) * n, bytes);
-                    std::memcpy(r + j * n, r_part + static_cast<std::int64_t>(k) * n, bytes);
+                    std::memcpy(x + j * size, x_part + static_cast<std::int64_t>(k) * size, bytes);
+                    std::memcpy(r + j * size, r_part + static_cast<std::int64_t>(k) * size, bytes);
                 }
                 r_norms[at] = norms_r[k];
                 x_norms[at] = norms_x[k];
@@ -197,19 +236,23 @@ template <class T> struct Refinement {
 
 template <class T> void bind_refine(nb::module_& m) {
     // Refinement by substitution: X, its residual R, and the backward error of each column, for the matrix `a`, or its
-    // transpose, with this infinity norm. Ends when every backward error is at most `target`. Factors as above. Returns
-    // whether it got there, the largest backward error, the largest correction relative to x, the largest
-    // ||A|| ||x|| / ||b||, and the history: before each correction the largest backward error of those that are
-    // corrected, and then the largest correction. X is of no use if it did not get there.
+    // transpose, with this infinity norm. Ends when every backward error is at most `target`. Factors as above; those of
+    // a complex matrix are 2 n x n, as in native_complex_getrs, `a` has 2 n x n parts of its transpose (rows that are
+    // contiguous), columns have pairs of real and imaginary parts, and without `transpose` the factors are of the
+    // conjugate of `a`. Returns whether it got there, the largest backward error, the largest correction relative to x,
+    // the largest ||A|| ||x|| / ||b||, and the history: before each correction the largest backward error of those that
+    // are corrected, and then the largest correction. X is of no use if it did not get there.
     define(m, "native_refine",
            [](MatrixIn<T> packed, bool cholesky, bool transpose, Order rows, Order places, MatrixIn<double> a,
               bool a_transpose, double norm, double target, std::int64_t block, int most_steps, ArrayIn<double> b,
               ArrayOut<double> x, ArrayOut<double> r, VectorOut<double> errors, int threads, int pass_threads) {
-        const std::int64_t n = length(packed.shape(0));
-        require(n == length(packed.shape(1)) && n == length(a.shape(0)) && n == length(a.shape(1)),
-                "the factors or A are not square; pass n x n matrices");
+        const std::int64_t n = length(packed.shape(1)), numbers = length(packed.shape(0));
+        const int parts = numbers == 2 * n ? 2 : 1;
+        require(numbers == parts * n && numbers == length(a.shape(0)) && n == length(a.shape(1)),
+                "the factors or A are not square; pass n x n matrices, or 2 n x n parts of both");
+        require(parts == 1 || (a_transpose && !cholesky), "pass the rows and LU factors of a complex matrix");
         const auto columns = [&](const auto& v) {
-            require(v.ndim() >= 1 && v.ndim() <= 2 && length(v.shape(0)) == n,
+            require(v.ndim() >= 1 && v.ndim() <= 2 && length(v.shape(0)) == numbers,
                     "the shapes do not match; pass blocks of n rows");
             return v.ndim() == 1 ? std::int64_t{1} : length(v.shape(1));
         };
@@ -221,7 +264,7 @@ template <class T> void bind_refine(nb::module_& m) {
         require_block(block);
         require_order(rows, n);
         require_order(places, n);
-        Refinement<T> refinement{n, packed.data(), cholesky, transpose, pointer(rows), pointer(places), a.data(),
+        Refinement<T> refinement{n, parts, packed.data(), cholesky, transpose, pointer(rows), pointer(places), a.data(),
                                  a_transpose, norm, target, block, most_steps, threads, pass_threads, {}};
         bool converged;
         double worst = 0;

@@ -133,21 +133,37 @@ void require_columns(std::int64_t n, bool is_complex, bool is_single, const Numb
             "x has another type than the answer; pass an array of A's and b's common type");
 }
 
-// Which matrix and which columns each system of a stack has.
-struct Places {
-    const std::int64_t *matrices, *columns;
-    std::int64_t count;
+// Which of the given matrices, or columns, each of `count` systems has: indices, or none where system i has the
+// i-th one, or the only one.
+class Places {
+    const std::int64_t* indices_;
+    std::int64_t step_ = 0;
 
-    Places(const VectorIn<std::int64_t>& which_a, const VectorIn<std::int64_t>& which_b, std::int64_t given,
-           const Numbers& b, const Numbers& x, const VectorOut<double>& errors)
-        : matrices(which_a.data()), columns(which_b.data()), count(length(which_a.size())) {
-        require(length(which_b.size()) == count && x.shape(0) == count && length(errors.size()) == count,
-                "X, errors and the indices differ in length; pass one of each for every system");
+  public:
+    Places(const VectorIn<std::int64_t>& which, std::int64_t given, std::int64_t count) : indices_(which.data()) {
+        if (which.size() == 0 && (given == count || given == 1)) {
+            indices_ = nullptr, step_ = given == count ? 1 : 0;
+            return;
+        }
+        require(length(which.size()) == count,
+                "X and the indices differ in length; pass one for every system, or none if A, or B, has one for all");
         for (std::int64_t i = 0; i < count; ++i)
-            require(matrices[i] >= 0 && matrices[i] < given && columns[i] >= 0 && columns[i] < b.shape(0),
-                    "an index is out of range; pass one of a system");
+            require(indices_[i] >= 0 && indices_[i] < given, "an index is out of range; pass one of a system");
     }
+    std::int64_t operator[](std::int64_t i) const { return indices_ == nullptr ? i * step_ : indices_[i]; }
 };
+
+// The systems of a stack: those of X, which has an error for each.
+std::int64_t systems_of(const Numbers& x, const VectorOut<double>& errors) {
+    require(length(errors.size()) == x.shape(0), "X and errors differ in length; pass one for every system");
+    return x.shape(0);
+}
+
+std::int64_t refused_of(const VectorOut<double>& errors) {
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < errors.size(); ++i) count += errors.data()[i] == HUGE_VAL;
+    return count;
+}
 
 std::int64_t columns_of(const Numbers& b, int first) { return b.dimensions() == first + 1 ? 1 : b.shape(first + 1); }
 
@@ -253,7 +269,8 @@ void bind_express(nb::module_& m) {
         return told(found);
     });
 
-    // X_i = A_j^-1 B_k for j = which_a[i], k = which_b[i]; errors[i] is the upper bound of its backward error,
+    // X_i = A_j^-1 B_k for j = which_a[i], k = which_b[i]; without indices, each has its own one, or all have the
+    // only one. Returns how many were not accepted. errors[i] is the upper bound of its backward error,
     // and infinite if it was not accepted.
     define(m, "express_solve_stack",
            [](nb::handle A, nb::handle B, VectorIn<std::int64_t> which_a, VectorIn<std::int64_t> which_b,
@@ -264,7 +281,8 @@ void bind_express(nb::module_& m) {
         const std::int64_t n = a.shape(1), columns = columns_of(b, 1);
         require(n >= 1 && a.shape(2) == n, "A is not square; pass stacks of n x n");
         require_columns(n, a.is_complex, a.is_single, b, x, 1);
-        const Places places(which_a, which_b, a.shape(0), b, x, errors);
+        const std::int64_t count = systems_of(x, errors);
+        const Places matrices(which_a, a.shape(0), count), blocks(which_b, b.shape(0), count);
         require(threads >= 1, "threads < 1; pass at least 1");
         const ExpressGate gate =
             gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward);
@@ -275,15 +293,16 @@ void bind_express(nb::module_& m) {
                 auto own_matrix = given;
                 own_matrix.place(scratch);
                 return [&, matrix = own_matrix, own = solver, scratch](std::int64_t i) mutable {
-                    matrix.read(a.given(1, places.matrices[i]), false);
-                    found[i] = error_of(own.solve_anew(matrix, b.given(1, places.columns[i]), answer_at(x, i),
+                    matrix.read(a.given(1, matrices[i]), false);
+                    found[i] = error_of(own.solve_anew(matrix, b.given(1, blocks[i]), answer_at(x, i),
                                                        scratch + bytes));
                 };
             };
-            without_lock_if(places.count * n * n * (n + columns) > many_operations, [&] {
-                share_systems(places.count, n, threads, bytes + solver.scratch_bytes(), start);
+            without_lock_if(count * n * n * (n + columns) > many_operations, [&] {
+                share_systems(count, n, threads, bytes + solver.scratch_bytes(), start);
             });
         });
+        return refused_of(errors);
     });
 
     // Factors of A, or of each of a stack, with a copy of A; `scaled` by powers of two, where they are not
@@ -339,7 +358,8 @@ void bind_express(nb::module_& m) {
               double most, std::int64_t block, bool forward, int threads) {
         const Numbers b(B, false, 3, 3), x(X, true, 3, 3);
         require_columns(kept.n, kept.is_complex, kept.is_single, b, x, 1);
-        const Places places(which_a, which_b, kept.count, b, x, errors);
+        const std::int64_t count = systems_of(x, errors);
+        const Places matrices(which_a, kept.count, count), blocks(which_b, b.shape(0), count);
         require(threads >= 1, "threads < 1; pass at least 1");
         const ExpressGate gate =
             gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward);
@@ -349,16 +369,17 @@ void bind_express(nb::module_& m) {
             const auto start = [&](char* scratch) {
                 return [&, own = solver, scratch](std::int64_t i) mutable {
                     found[i] = HUGE_VAL;
-                    const std::int64_t place = places.matrices[i];
+                    const std::int64_t place = matrices[i];
                     if (!std::binary_search(kept.refused.begin(), kept.refused.end(), place))
                         found[i] =
-                            error_of(own.solve(at(place), b.given(1, places.columns[i]), answer_at(x, i), scratch));
+                            error_of(own.solve(at(place), b.given(1, blocks[i]), answer_at(x, i), scratch));
                 };
             };
-            without_lock_if(places.count * kept.n * kept.n * columns > many_operations, [&] {
-                share_systems(places.count, kept.n, threads, solver.scratch_bytes(), start);
+            without_lock_if(count * kept.n * kept.n * columns > many_operations, [&] {
+                share_systems(count, kept.n, threads, solver.scratch_bytes(), start);
             });
         });
+        return refused_of(errors);
     });
 }
 

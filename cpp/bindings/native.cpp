@@ -173,7 +173,7 @@ template <class S, class T> void bind_complex_solve(nb::module_& m) {
         require(threads >= 1, "threads < 1; pass at least 1");
         const NativeKernels<T>& kernels = native_kernels<T>();
         nb::gil_scoped_release release;
-        const Workspace workspace(kernels.solve_workspace(n, columns, threads));
+        const Workspace workspace(kernels.complex_solve_workspace(n, columns, threads));
         kernels.complex_solve(sizeof(S) == 4 ? Storage::fp32 : Storage::fp64, n, a.data(), transpose,
                               columns, b.data(), threads, workspace.get());
     });

@@ -126,14 +126,35 @@ inline Corrected correct(std::int64_t n, const std::int32_t* order, const T* y, 
     return {std::isfinite(from_bits(largest_y)), std::isfinite(z_norm), z_norm, from_bits(largest_sum)};
 }
 
-// The same between pairs of real and imaginary parts and a column of each; conjugated if `sign` is -1.
+// The same for complex numbers, whose parts `re` and `im` lie apart, to pairs in x, which become their sums; conjugated
+// if `sign` is -1. Norms are those of moduli.
+template <class T>
+inline Corrected correct_pairs(std::int64_t n, const std::int32_t* order, double sign, const T* re, const T* im,
+                               int exponent, double* x) {
+    const double power = std::ldexp(1.0, exponent);
+    double largest = 0, lost = 0;  // lost: 0 times a number is 0 if that is finite, else NaN
+    for (std::int64_t i = 0; i < n; ++i) {
+        const double p = power * static_cast<double>(re[i]), q = sign * power * static_cast<double>(im[i]);
+        double* pair = x + 2 * (order == nullptr ? i : order[i]);
+        pair[0] += p;
+        pair[1] += q;
+        const double square = p * p + q * q;
+        largest = square > largest ? square : largest;
+        lost += 0 * p + 0 * q;
+    }
+    const double z_norm = std::sqrt(largest);
+    return {lost == 0, std::isfinite(z_norm), z_norm, max_modulus(n, x, nullptr)};
+}
+
+// Between pairs of real and imaginary parts and a column of each; conjugated if `sign` is -1. The numbers are
+// multiplied with a `power` of two.
 template <class T>
 inline void gather_pairs(std::int64_t n, const std::int32_t* order, double sign, const double* x, T* re,
-                         T* im) {
+                         T* im, double power = 1) {
     for (std::int64_t i = 0; i < n; ++i) {
         const double* pair = x + 2 * (order == nullptr ? i : order[i]);
-        re[i] = static_cast<T>(pair[0]);
-        im[i] = static_cast<T>(sign * pair[1]);
+        re[i] = static_cast<T>(power * pair[0]);
+        im[i] = static_cast<T>(sign * power * pair[1]);
     }
 }
 

@@ -2,27 +2,13 @@
 //
 // In each column of the factors the n real parts come first, then the n imaginary ones; columns of B are
 // real or imaginary. So products with complex blocks are real products (matvec.hpp). Substitution is that
-// of solve.hpp.
+// of solve.hpp, and of many columns that of strip_solve.hpp.
 #pragma once
 
 #include "native/solve.hpp"
 
 namespace roundwise {
 namespace ROUNDWISE_LEVEL {
-
-// x / y, with intermediate results of about the size of x (Smith, Commun. ACM 5(8), 1962).
-template <class T> inline void divide_complex(T& re, T& im, T y_re, T y_im) {
-    const T x_re = re, x_im = im;
-    if (__builtin_fabs(y_re) >= __builtin_fabs(y_im)) {
-        const T ratio = y_im / y_re, divisor = y_re + y_im * ratio;
-        re = (x_re + x_im * ratio) / divisor;
-        im = (x_im - x_re * ratio) / divisor;
-    } else {
-        const T ratio = y_re / y_im, divisor = y_re * ratio + y_im;
-        re = (x_re * ratio + x_im) / divisor;
-        im = (x_im * ratio - x_re) / divisor;
-    }
-}
 
 template <class T> struct ComplexDiagonal {
     DiagonalCopy<T> re, im;
@@ -95,7 +81,11 @@ constexpr std::int64_t complex_group = 2;  // complex columns that are solved fo
 
 template <class T, class S>
 inline void complex_solve_stored(std::int64_t n, const S* a, bool transpose, std::int64_t columns, T* b,
-                                 int threads, Phase* phases) {
+                                 int threads, void* workspace) {
+    if constexpr (std::is_same_v<S, T>)
+        if (solves_in_strips(columns, 2))
+            return solve_by_strips<2>(Factors::lu, n, a, transpose, columns, b, threads, workspace);
+    Phase* phases = static_cast<Phase*>(workspace);
     std::memset(phases, 0, static_cast<std::size_t>(phases_of_solve(columns)));
     const ComplexTriangle<S> lower{{n, true, true, transpose}, a, a + n};
     const ComplexTriangle<S> upper{{n, false, false, transpose}, a, a + n};

@@ -303,7 +303,8 @@ inline bool residual_by_short_sums(std::int64_t rows, std::int64_t columns, cons
     auto body = [&](int member) {
         double* packed = rooms + member * own;
         share(phases[0], strips.count, [&](std::int64_t k) {
-            to_strip(n, strips.used(k), x + strips.first(k) * n, n, strips.width(k), packed_x + n * strips.first(k));
+            const std::int64_t first = strips.first(k), width = strips.width(k);
+            to_strip(n, strips.used(k), x + first * n, n, width, packed_x + n * first, width);
         });
         share(phases[1], ceil_div(m, together), [&](std::int64_t task) {
             const std::int64_t begin = task * together, end = m - begin < together ? m : begin + together;

@@ -73,9 +73,10 @@ template <class T> struct NativeKernels : LuKernels<T> {
 
     // As `solve`, for complex LU factors and B. The factors are 2 n x n numbers (float32, or T): in each
     // column n real parts, then n imaginary ones. B is n x 2 columns, a column of real parts before each
-    // of imaginary ones. Nothing is conjugated. The workspace is that of `solve`.
+    // of imaginary ones. Nothing is conjugated.
     void (*complex_solve)(Storage, std::int64_t n, const void* a, bool transpose, std::int64_t columns, T* b,
                           int threads, void* workspace);
+    std::int64_t (*complex_solve_workspace)(std::int64_t n, std::int64_t columns, int threads);
 
     // Rounds n numbers to a stored format no wider than T: to nearest even, in one rounding, overflow
     // to infinity. widen converts back, exactly.

@@ -45,8 +45,7 @@ void complex_solve(Storage storage, std::int64_t n, const void* a, bool transpos
                    int threads, void* workspace) {
     const auto solve = [=](auto stored) {
         using S = typename decltype(stored)::type;
-        complex_solve_stored(n, static_cast<const S*>(a), transpose, columns, b, threads,
-                             static_cast<Phase*>(workspace));
+        complex_solve_stored(n, static_cast<const S*>(a), transpose, columns, b, threads, workspace);
     };
     if (storage == Storage::fp32) solve(Stored<float>{});
     else solve(Stored<T>{});
@@ -71,10 +70,11 @@ constexpr NativeKernels<T> native_table = {{lu_workspace<PlainTile<T>>, lu<Plain
                                             cholesky_workspace<PlainTile<T>>, cholesky<PlainTile<T>>},
                                            matvec<T>,
                                            solve<T>,
-                                           solve_workspace<T>,
+                                           solve_workspace<T, 1>,
                                            complex_lu_workspace<T>,
                                            complex_lu<T>,
                                            complex_solve<T>,
+                                           solve_workspace<T, 2>,
                                            narrow<T>,
                                            widen<T>,
                                            norms<T>,

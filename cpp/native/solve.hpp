@@ -198,8 +198,9 @@ inline void solve_columns(Factors factors, std::int64_t n, const S* a, bool tran
     substitute<C>(cholesky ? lower_transposed : transpose ? lower : upper, b, *phase++);
 }
 
-// Whether a solve is cut into strips of columns. It does not depend on threads, so that results do not.
-inline bool solves_in_strips(std::int64_t columns) { return columns >= 8; }
+// Whether a solve is cut into strips of columns. It does not depend on threads, so that results do not. Fewer columns
+// take less time together than in strips of which most is empty, real ones by fours, complex ones (parts = 2) by twos.
+inline bool solves_in_strips(std::int64_t columns, int parts = 1) { return columns >= 8 / parts; }
 
 // Bytes of two phases, one for each triangle, for every column of B: columns that are solved for together need
 // fewer.
@@ -207,24 +208,26 @@ inline std::int64_t phases_of_solve(std::int64_t columns) {
     return 2 * columns * static_cast<std::int64_t>(sizeof(Phase));
 }
 
-template <class T> inline std::int64_t solve_workspace(std::int64_t n, std::int64_t columns, int threads) {
+// The same for real numbers (parts = 1) and for complex ones, which take four products each.
+template <class T, int parts>
+inline std::int64_t solve_workspace(std::int64_t n, std::int64_t columns, int threads) {
     const std::int64_t phases = phases_of_solve(columns);
-    if (!solves_in_strips(columns)) return phases;
-    threads = strip_threads(n, columns, threads);
-    const std::int64_t numbers = strip_solve_numbers(n, Strips<T>(columns, threads), threads);
+    if (!solves_in_strips(columns, parts)) return phases;
+    threads = strip_threads(parts * n, columns, threads);
+    const std::int64_t numbers = strip_solve_numbers(n, Strips<T>(columns, threads, parts), threads, parts);
     return phases + numbers * static_cast<std::int64_t>(sizeof(T));
 }
 
-template <class T>
+template <int parts, class T>
 inline void solve_by_strips(Factors factors, std::int64_t n, const T* a, bool transpose, std::int64_t columns, T* b,
                             int threads, void* workspace) {
-    using Shape = StripTriangle<T>;
+    using Shape = StripTriangle<T, parts>;
     Arena arena{static_cast<char*>(workspace)};
     Phase* phase = arena.take<Phase>(1);
     *phase = {};
-    threads = strip_threads(n, columns, threads);
-    const Strips<T> strips(columns, threads);
-    T* numbers = arena.take<T>(strip_solve_numbers(n, strips, threads));
+    threads = strip_threads(parts * n, columns, threads);
+    const Strips<T> strips(columns, threads, parts);
+    T* numbers = arena.take<T>(strip_solve_numbers(n, strips, threads, parts));
     const bool cholesky = factors == Factors::cholesky;
     const Shape lower{a, n, true, !cholesky, transpose && !cholesky}, upper{a, n, false, false, transpose};
     const Shape lower_transposed{a, n, true, false, true};
@@ -237,7 +240,7 @@ inline void solve_stored(Factors factors, std::int64_t n, const S* a, bool trans
                          std::int64_t columns, T* b, int threads, void* workspace) {
     if constexpr (std::is_same_v<S, T>)
         if (solves_in_strips(columns))
-            return solve_by_strips(factors, n, a, transpose, columns, b, threads, workspace);
+            return solve_by_strips<1>(factors, n, a, transpose, columns, b, threads, workspace);
     Phase* phases = static_cast<Phase*>(workspace);
     std::memset(phases, 0, static_cast<std::size_t>(phases_of_solve(columns)));
     auto body = [=](int) {

@@ -53,47 +53,73 @@ inline void add_strip(std::int64_t count, const T* m, std::int64_t step, const T
     }
 }
 
-// Copies S rows of `count` columns of M into the packed order; entry (s, l) is at m[s * row_step + l * column_step].
-template <class T>
-inline void pack_rows(std::int64_t rows, std::int64_t count, const T* m, std::int64_t row_step,
-                      std::int64_t column_step, T* packed) {
-    if (row_step == 1 && rows == strip_rows)
-        for (std::int64_t l = 0; l < count; ++l, packed += strip_rows)
-            __builtin_memcpy(packed, m + l * column_step, strip_rows * sizeof(T));
-    else
-        for (std::int64_t l = 0; l < count; ++l)
-            for (std::int64_t s = 0; s < rows; ++s) *packed++ = m[s * row_step + l * column_step];
+// The same for complex numbers: a row of the strip has a vector of real parts, then one of imaginary ones. The
+// imaginary part of entry (s, l) is at m[imaginary + l + s * step], or, packed, at m[(2 l + 1) * S + s] beside the
+// real one at m[2 l * S + s].
+template <int S, bool packed, class T>
+inline void add_complex_strip(std::int64_t count, const T* m, std::int64_t step, std::int64_t imaginary, const T* x,
+                              StripSums<S, 2, T>& sums) {
+    constexpr int lanes = Lanes<T>::count;
+    for (std::int64_t l = 0; l < count; ++l, x += 2 * lanes) {
+        const Vector<T> x_re = load(x), x_im = load(x + lanes), turned = -x_im;
+#pragma GCC unroll 12
+        for (int s = 0; s < S; ++s) {
+            const T& re = packed ? m[2 * l * S + s] : m[l + s * step];
+            const T& im = packed ? m[(2 * l + 1) * S + s] : m[imaginary + l + s * step];
+            fused_add<T>(sums.of[s][0], x_re, re);
+            fused_add<T>(sums.of[s][1], x_im, re);
+            fused_add<T>(sums.of[s][0], turned, im);
+            fused_add<T>(sums.of[s][1], x_re, im);
+        }
+    }
 }
 
-// Columns of a block (n rows, `step` apart) to a strip; those that do not exist become zero. And back.
+// Copies S rows of `count` columns of M into the packed order; entry (s, l) is at m[s * row_step + l * column_step].
+// Of complex numbers (parts = 2) the imaginary parts are so many numbers behind the real ones.
+template <int parts = 1, class T>
+inline void pack_rows(std::int64_t rows, std::int64_t count, const T* m, std::int64_t row_step,
+                      std::int64_t column_step, T* packed, std::int64_t imaginary = 0) {
+    for (std::int64_t l = 0; l < count; ++l)
+        for (int part = 0; part < parts; ++part, packed += rows) {
+            const T* column = m + l * column_step + part * imaginary;
+            if (row_step == 1 && rows == strip_rows) __builtin_memcpy(packed, column, strip_rows * sizeof(T));
+            else
+                for (std::int64_t s = 0; s < rows; ++s) packed[s] = column[s * row_step];
+        }
+}
+
+// Columns of a block (n rows, `step` apart) to a strip, whose rows are `row` numbers apart; those of the `width` columns
+// that do not exist become zero. And back.
 template <class T>
-inline void to_strip(std::int64_t n, std::int64_t columns, const T* b, std::int64_t step, std::int64_t width, T* strip) {
+inline void to_strip(std::int64_t n, std::int64_t columns, const T* b, std::int64_t step, std::int64_t width, T* strip,
+                     std::int64_t row) {
     constexpr std::int64_t part = 64;  // rows, so that the strip's lines stay in the first cache
     for (std::int64_t begin = 0; begin < n; begin += part) {
         const std::int64_t end = n - begin < part ? n : begin + part;
         for (std::int64_t c = 0; c < width; ++c)
-            for (std::int64_t i = begin; i < end; ++i) strip[i * width + c] = c < columns ? b[i + c * step] : T(0);
+            for (std::int64_t i = begin; i < end; ++i) strip[i * row + c] = c < columns ? b[i + c * step] : T(0);
     }
 }
 
 template <class T>
-inline void from_strip(std::int64_t n, std::int64_t columns, const T* strip, std::int64_t width, T* b, std::int64_t step) {
+inline void from_strip(std::int64_t n, std::int64_t columns, const T* strip, std::int64_t row, T* b, std::int64_t step) {
     constexpr std::int64_t part = 64;
     for (std::int64_t begin = 0; begin < n; begin += part) {
         const std::int64_t end = n - begin < part ? n : begin + part;
         for (std::int64_t c = 0; c < columns; ++c)
-            for (std::int64_t i = begin; i < end; ++i) b[i + c * step] = strip[i * width + c];
+            for (std::int64_t i = begin; i < end; ++i) b[i + c * step] = strip[i * row + c];
     }
 }
 
 // How a block of columns is cut: strips of two vectors, the last ones of a single vector where that suffices.
-// Where threads would be left without a strip, all are of a single vector.
+// Where threads would be left without a strip, all are of a single vector; so are those of complex numbers, where
+// a vector of real parts has one of imaginary parts beside it.
 template <class T> struct Strips {
     static constexpr std::int64_t lanes = Lanes<T>::count;
     std::int64_t columns, wide, count;
 
-    Strips(std::int64_t all, int threads) : columns(all) {
-        wide = all > lanes * threads ? all / (strip_vectors * lanes) : 0;
+    Strips(std::int64_t all, int threads, int parts = 1) : columns(all) {
+        wide = parts == 1 && all > lanes * threads ? all / (strip_vectors * lanes) : 0;
         const std::int64_t rest = all - wide * strip_vectors * lanes;
         if (wide > 0 && rest > lanes) ++wide;
         const std::int64_t left = all - wide * strip_vectors * lanes;

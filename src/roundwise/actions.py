@@ -63,10 +63,6 @@ class Action(tuple[FloatFormat, ...]):
         ----------
         text : str
 
-        Returns
-        -------
-        Action
-
         Examples
         --------
         >>> rw.Action.parse("cholesky:fp32-fp64-fp64-fp64").method
@@ -110,10 +106,6 @@ def as_action(action: ActionLike, stages: Sequence[str] | None = None) -> Action
         A text as ``bf16-fp64``, or formats, or an `Action`.
     stages : sequence of str, optional
         The stages that it must have a format for.
-
-    Returns
-    -------
-    Action
 
     Examples
     --------
@@ -303,10 +295,6 @@ def full_space(stages: Sequence[str], formats: Iterable[str | FloatFormat]) -> A
     stages : sequence of str
     formats : iterable of str or FloatFormat
 
-    Returns
-    -------
-    ActionSpace
-
     Examples
     --------
     >>> from roundwise.actions import full_space
@@ -327,10 +315,6 @@ def monotone_space(stages: Sequence[str], formats: Iterable[str | FloatFormat]) 
     ----------
     stages : sequence of str
     formats : iterable of str or FloatFormat
-
-    Returns
-    -------
-    ActionSpace
 
     Examples
     --------
@@ -357,10 +341,6 @@ def top_k(space: ActionSpace, k: int) -> ActionSpace:
     k : int
         How many to keep.
 
-    Returns
-    -------
-    ActionSpace
-
     Examples
     --------
     >>> from roundwise.actions import monotone_space, top_k
@@ -383,10 +363,6 @@ def list_space(stages: Sequence[str], actions: Iterable[ActionLike]) -> ActionSp
     stages : sequence of str
     actions : iterable of actions
         As texts or sequences of formats.
-
-    Returns
-    -------
-    ActionSpace
 
     Examples
     --------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from inspect import Signature, signature
 from typing import Any, Literal, get_args
 
 from roundwise._forking import cached_property
@@ -16,8 +17,27 @@ from roundwise.exceptions import UnknownNameError
 Overflow = Literal["inf", "nan", "saturate"]
 
 
-@dataclass(frozen=True)
-class FloatFormat:
+_made: dict[tuple[Any, ...], Any] = {}
+
+
+class _OneOfAKind(type):
+    """Formats with the same numbers and name are one object, so that comparing them costs nothing.
+
+    Every solve compares some, and looks them up.
+    """
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__call__(*args, **kwargs)
+        return _made.setdefault((cls, made._facts), made)
+
+    @property
+    def __signature__(cls) -> Signature:  # that of `__call__` names nothing
+        _, *parameters = signature(vars(cls)["__init__"]).parameters.values()
+        return Signature(parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class FloatFormat(metaclass=_OneOfAKind):
     """A binary floating-point format, no wider than the sum of two float64 numbers.
 
     Parameters
@@ -123,14 +143,8 @@ class FloatFormat:
     def _facts(self) -> tuple[Any, ...]:
         return tuple(getattr(self, field.name) for field in fields(self))
 
-    def __eq__(self, other: object) -> bool:
-        """As a dataclass compares, but at once where both are the same object: mostly they are."""
-        if self is other:
-            return True
-        return isinstance(other, FloatFormat) and self._facts == other._facts
-
-    def __hash__(self) -> int:
-        return hash(self.name)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._facts
 
 
 FP64X2 = FloatFormat("fp64x2", 106, -969, 1023)
@@ -186,10 +200,6 @@ def get_format(fmt: str | FloatFormat) -> FloatFormat:
     Parameters
     ----------
     fmt : str or FloatFormat
-
-    Returns
-    -------
-    FloatFormat
 
     Examples
     --------

@@ -154,10 +154,6 @@ def round_scalar(
     draw : float
         For stochastic rounding.
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> from fractions import Fraction

@@ -47,7 +47,7 @@ def test_residuals_are_within_the_bound_of_substitution(rng, n, stored, computed
     packed = packed_factors(rng, n, stored)
     L, U = triangles(packed)
     unit = np.finfo(computed).eps / 2
-    for columns in (1, 2, 3, 5):
+    for columns in (1, 2, 3, 5, 8, 21):
         Z = planes(rng.standard_normal((n, columns)) + 1j, computed)
         for transpose in (False, True):
             X = Z.copy(order="F")
@@ -59,8 +59,11 @@ def test_residuals_are_within_the_bound_of_substitution(rng, n, stored, computed
 
 
 @pytest.mark.parametrize("transpose", [False, True])
-def test_the_same_bits_by_any_number_of_threads(rng, transpose):
-    packed, B = packed_factors(rng, 700), planes(rng.standard_normal((700, 3)) + 1j, "f8")
+@pytest.mark.parametrize(("columns", "stored"), [(3, "f4"), (3, "f8"), (37, "f8")])
+def test_the_same_bits_by_any_number_of_threads(rng, transpose, columns, stored):
+    n = 700 if columns < 8 else 301
+    packed = packed_factors(rng, n, stored)
+    B = planes(rng.standard_normal((n, columns)) + 1j, "f8")
     answers = []
     for threads in (1, 2, 3, 5):
         X = B.copy(order="F")
@@ -91,9 +94,10 @@ def test_divisions_neither_overflow_nor_vanish():
     """Pivots near the ends of float64's range, whose squares it cannot hold."""
     for pivot in (1e300 + 1e299j, 1e-300 + 3e-300j, 2e-320j):
         packed = np.array([[pivot.real], [pivot.imag]], order="F")
-        x = planes(np.array([[pivot * (2 - 1j)]]), "f8")
-        _kernels.native_complex_getrs(packed, x, False, 1)
-        np.testing.assert_allclose(x, [[2.0, -1.0]], rtol=1e-3)
+        for columns in (1, 9):
+            x = planes(np.full((1, columns), pivot * (2 - 1j)), "f8")
+            _kernels.native_complex_getrs(packed, x, False, 1)
+            np.testing.assert_allclose(x, [[2.0, -1.0] * columns], rtol=1e-3)
 
 
 def test_wrong_shapes_are_refused(rng):

@@ -19,7 +19,7 @@ import numpy as np
 
 import roundwise as rw
 from roundwise import _kernels
-from roundwise.machine import spinning
+from roundwise.machine import threads as spinning
 
 rw.solve  # loads SciPy, whose BLAS starts threads of its own
 
@@ -344,7 +344,7 @@ from concurrent.futures import ThreadPoolExecutor
 from selectors import DefaultSelector
 from socket import socketpair
 
-from roundwise.machine.spinning import _others_wait
+from roundwise.machine.threads import _others_wait
 
 
 def until(known):

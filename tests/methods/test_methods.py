@@ -17,6 +17,7 @@ from roundwise.methods.sparse import engine
 from roundwise.policies import NeighbourPolicy, shipped_facts
 from roundwise.problems import LinearSystem, poisson_2d
 from roundwise.solver import default_policy
+from roundwise.solver.express import AT_ONCE
 from roundwise.tuning import PROBE_CONTEXT, DeployedPolicy
 
 WORK = Work(1), Work(1, 1), Work(1, 1, 1)
@@ -114,7 +115,7 @@ def dense_system():
     return LinearSystem(rng.standard_normal((n, n)), rng.standard_normal(n))
 
 
-SYSTEMS = {False: dense_system, True: lambda: poisson_2d(100)}
+SYSTEMS = {False: dense_system, True: lambda: poisson_2d(75)}
 each_kind = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 
 
@@ -132,6 +133,17 @@ def test_a_method_that_is_added_with_a_price_is_chosen(added, sparse):
     solution = solved(sparse)
     assert solution.action == f"{method.name}:fp64-fp64-fp64-fp64"
     assert method.name in solution.explain()
+
+
+def test_it_competes_with_what_is_solved_at_once(added):
+    n = default_policy().express_below - 8
+    A = np.random.default_rng(1).standard_normal((n, n))
+    assert AT_ONCE in rw.solve(A, np.ones(n), full_output=True).explain()
+    added(toy(sparse=False))
+    assert default_policy().express_below < n
+    solution = rw.solve(A, np.ones(n), full_output=True)
+    assert solution.action.startswith("toy:")
+    assert passes(A, solution.x, np.ones(n))
 
 
 @each_kind

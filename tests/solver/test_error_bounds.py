@@ -251,14 +251,14 @@ def test_a_badly_scaled_matrix_is_no_reason_to_warn():
     np.testing.assert_allclose(rw.solve(A, np.ones(10)), 1 / np.diag(A))
 
 
-def test_weakness_of_low_factors():
+def test_condition_estimates_of_low_factors():
     """FP16 factors cannot tell 1e-9 from 0; the vector that they lose is found all the same."""
     A = randsvd(50, 1e9, 2, rng=0).A
     true = np.linalg.cond(A, 1)
     for fmt in ("fp16", "fp32", "fp64"):
-        weakness = Conditioning(A, BACKEND).estimate(BACKEND.matrix(A, fmt).lu())
-        assert 0.01 * true < weakness.condition < 1.01 * true
-        assert (weakness.rate > 0.25) == (fmt != "fp64")
+        estimate = Conditioning(A, BACKEND).estimate(BACKEND.matrix(A, fmt).lu())
+        assert 0.01 * true < estimate.condition < 1.01 * true
+        assert (estimate.rate > 0.25) == (fmt != "fp64")
 
 
 def test_products_that_vanish_are_counted():

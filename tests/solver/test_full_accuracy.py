@@ -106,13 +106,6 @@ def test_beyond_reach_is_said():
         rw.solve(A, A.sum(axis=1), accuracy="forward")
 
 
-def test_stacked_systems():
-    systems = [exact_system(6, 1e6, seed) for seed in range(3)]
-    A, x, b = (np.array(parts) for parts in zip(*systems, strict=True))
-    for found, truth in zip(rw.solve(A, b[..., None], accuracy="forward"), x, strict=True):
-        assert error(found[:, 0], truth) <= 4 * U
-
-
 def test_outcomes_say_fp64x2():
     A, _, b = exact_system(60, 1e11, 0, mode=3)
     problem = rw.LinearSystem(A, b)

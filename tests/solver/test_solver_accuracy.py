@@ -16,7 +16,6 @@ import exact
 import hard_systems
 import numpy as np
 import pytest
-import rational
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
@@ -128,17 +127,6 @@ def test_many_columns_are_judged_one_by_one():
                 assert exact.passes(problem.A, x, b)
 
 
-def test_cholesky_falls_back():
-    for kappa in (1e9, 1e13):
-        A = hard_systems.spd(80, kappa)
-        solution = rw.solve(A, np.ones(80), policy="fp32", assume_a="pos", full_output=True)
-        assert exact.passes(A, solution.x, np.ones(80))
-    A, b = HARD["indefinite with positive diagonal 80"]
-    solution = rw.solve(A, b, policy="fp32", assume_a="pos", full_output=True)
-    assert "Cholesky" in solution.attempts[0].reason
-    assert exact.passes(A, solution.x, b)
-
-
 def test_pde():
     problem = poisson_2d(30)
     for options in ({}, {"policy": "fp32"}, {"assume_a": "pos"}):
@@ -165,43 +153,6 @@ def test_a_lying_gate_would_be_caught():
     assert exact.backward_error(A, np.linalg.solve(A, b), b) > 10 * math.sqrt(120) * U
 
 
-def error_cases():
-    for seed in range(120):
-        rng = np.random.default_rng(seed)
-        n, mode = int(rng.integers(2, 14)), seed % 5 + 1
-        problem = randsvd(n, 10.0 ** rng.uniform(0, 15), mode, rng=seed)
-        scale = 10.0 ** rng.uniform(-2, 2, (n, 1)) if seed % 3 == 0 else 1.0
-        A = problem.A * scale
-        yield seed, A, rng.standard_normal(n) if seed % 2 else A @ problem.x_true
-
-
-def test_forward_error_bounds_hold():
-    """Over all formats, at the default and at a loose tolerance."""
-    looseness = []
-    for seed, A, b in error_cases():
-        policy = POLICIES[seed % len(POLICIES)]
-        for tol, kind in itertools.product((None, 1e-6), (np.float64, np.float32)):
-            if kind == np.float32 and seed % 4:
-                continue
-            M, rhs = A.astype(kind), b.astype(kind)
-            x_true = rational.solved(M, rhs[:, None])
-            solution = rw.solve(M, rhs, policy=policy, full_output=True, tol=tol)
-            error = float(rational.relative_error(solution.x[:, None], x_true))
-            assert error <= solution.forward_error_bound
-            if tol is None and solution.condition < 1e4:
-                looseness.append(solution.forward_error_bound / max(error, U))
-    assert len(looseness) > 20
-    assert np.median(looseness) < 2
-
-
-def test_forward_error_bounds_are_known_for_benign_systems():
-    for seed in range(30):
-        problem = randsvd(20, 1e3, seed % 5 + 1, rng=seed)
-        for policy in ("default", "fp32", "fp64"):
-            bound = rw.solve(problem.A, problem.b, policy=policy, full_output=True)
-            assert bound.forward_error_bound < 1e-10
-
-
 @pytest.fixture
 def substitutions(monkeypatch):
     """The numbers of columns that factors of our sparse engine solve for."""
@@ -215,7 +166,7 @@ def substitutions(monkeypatch):
     return columns
 
 
-def weakness_by_low_factors(A):
+def estimate_by_low_factors(A):
     native = get_backend("native")
     factors = native.analyse(A, "lu/amd").factorize(A, "fp32")
     return Conditioning(A, native).estimate(factors)
@@ -223,7 +174,7 @@ def weakness_by_low_factors(A):
 
 def test_low_factors_that_have_lost_nothing_are_not_searched(substitutions):
     m = 16
-    found = weakness_by_low_factors(laplace_3d(m))
+    found = estimate_by_low_factors(laplace_3d(m))
     in_two_norm = 1 / np.tan(np.pi / (2 * m + 2)) ** 2
     assert in_two_norm / 4 < found.condition < m**1.5 * in_two_norm
     assert found.rate < 1e-4
@@ -236,6 +187,6 @@ def test_a_direction_that_low_factors_have_lost_is_found(substitutions):
     rows = sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil()
     rows[0, 0] = rows[n - 1, n - 1] = 1.0
     A = sparse.csr_array(rows + 1e-9 * sparse.eye_array(n))
-    found = weakness_by_low_factors(A)
+    found = estimate_by_low_factors(A)
     assert 1e9 < found.condition < 1.01 * n * 4e9
     assert sum(substitutions) > 24

@@ -345,7 +345,9 @@ def test_the_papers_numbers():
 
 @pytest.fixture(scope="module")
 def scaling():
-    return loaded("benchmarks/bench_scaling.py")
+    from roundwise_studies.native import scaling
+
+    return scaling
 
 
 def test_sparse_fp32_halves_the_factors(scaling):
@@ -371,7 +373,7 @@ def test_the_table_of_the_scaling_study(scaling):
 
 
 def test_the_page_takes_the_numbers(scaling, written, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["bench_scaling.py", "--out", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["scaling", "--out", str(tmp_path)])
     monkeypatch.setattr(scaling, "dense_systems", lambda sizes: [("D", randsvd(20, 9.0, rng=0))])
     monkeypatch.setattr(scaling, "sparse_systems", lambda m, k: [("S", poisson_2d(5))])
     scaling.main()

@@ -21,8 +21,9 @@ from scipy import sparse
 
 import roundwise._kernels as _kernels
 from roundwise.algorithms.scaling import shifted
+from roundwise.backends import Factors
 from roundwise.backends.native.storage import gemv
-from roundwise.formats import FP64, FloatFormat
+from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.problems import LinearSystem
 
 Vector = NDArray[np.float64]
@@ -62,6 +63,30 @@ def upper_bounds(errors: Any, n: int, residual_error: float) -> Any:
 def within(tolerance: float, n: int, residual_error: float) -> float:
     """The largest computed backward error whose upper bound is at most the tolerance."""
     return (tolerance - residual_error) * (1 - (n + 17) * FP64.unit_roundoff)
+
+
+def target_of(tolerance: float, dtype: Any, is_complex: bool = False) -> float:
+    """The backward error to refine to, so that x may still be rounded to its type."""
+    if dtype != np.float32:
+        return tolerance
+    left = (tolerance - rounded_errors(0.0, is_complex)) * (1 - 2.0**-19)
+    return float(max(left, tolerance / 4))
+
+
+def rounded_errors(errors: Any, is_complex: bool = False) -> Any:
+    """Bounds of the backward errors of x from those before it was rounded to single precision.
+
+    Where ``||x||`` is zero or at least 2**-126, each number changes by at most ``u ||x||``, u =
+    2**-24, and the residual by ``u ||A|| ||x||``; a complex one by twice the norm that the gate
+    takes for ``||A||`` (docs/accuracy.md).
+    """
+    return (errors + (2.0 if is_complex else 1.0) * FP32.unit_roundoff) * (1 + 2.0**-20)
+
+
+def holds_in_single(x_norms: Any) -> bool:
+    """Whether columns of these norms are rounded to single precision as `rounded_errors` says."""
+    in_range = (x_norms >= 2.0**-126) & (x_norms <= float(np.finfo(np.float32).max))
+    return bool((in_range | (x_norms == 0)).all())
 
 
 def passes(errors: Any, tolerance: float) -> bool:
@@ -128,6 +153,18 @@ def product(A: Any, x: Vector) -> Vector:
     the next factorization.
     """
     return np.asarray(A @ x if sparse.issparse(A) else gemv(A.T, x, transpose=True))
+
+
+def lost_pivots(factors: Factors, margin: float = 1.0, most: float = math.inf) -> int:
+    """Pivots below ``margin sqrt(n) u_f`` of the largest, and below `most`; 0 if none are at hand.
+
+    u_f is the unit roundoff of the factors' format.
+    """
+    pivots = factors.pivots
+    if pivots is None:
+        return 0
+    noise = min(margin * default_tolerance(len(pivots), factors.fmt), most) * pivots.max()
+    return int(np.count_nonzero(pivots < noise))
 
 
 def max_norm(x: NDArray[Any]) -> float:

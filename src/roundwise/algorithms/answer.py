@@ -48,7 +48,9 @@ class Answer:
     def at_once(cls, found: AtOnce) -> Answer:
         """What one compiled call gave; every column is good enough."""
         answer = cls(found.X, found.errors, OutcomeStatus.CONVERGED, "", len(found.history) // 2)
-        answer.R, answer.largest = found.R, found.largest
+        # Of a few columns that were corrected, residuals are summed in another order than of all.
+        is_whole = found.X.ndim == 1 or found.X.shape[1] == 1 or not found.history
+        answer.R, answer.largest = found.R if is_whole else None, found.largest
         answer.history = [
             {
                 "backward_error": error,

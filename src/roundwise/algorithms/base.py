@@ -53,7 +53,7 @@ class OutcomeStatus(enum.Enum):
     NONFINITE_INPUT = "the problem holds inf or NaN"
     UNSUITED = "the method does not fit this matrix (dense or sparse, symmetric or not)"
     INDEFINITE = "the matrix is not positive definite, which more bits do not change; use LU"
-    STOPPED = "the factorization was to take more time than granted; use another method or ordering"
+    STOPPED = "factorizing would take more time than its limit; use another method or ordering"
     SLOW_CONVERGENCE = "an iteration inside the method converges too slowly; use a factorization"
 
     @property
@@ -225,10 +225,6 @@ class Algorithm(ABC):
         ----------
         action : str or sequence of formats
 
-        Returns
-        -------
-        Action
-
         Examples
         --------
         >>> str(rw.LuIR().formats(("fp32", "fp64", "fp64")))
@@ -255,10 +251,6 @@ class Algorithm(ABC):
         problems : iterable of Problem
             What they suit, for algorithms with methods.
 
-        Returns
-        -------
-        ActionSpace
-
         Examples
         --------
         >>> rw.LuIR().action_space(["fp32", "fp64"]).names
@@ -277,10 +269,6 @@ class Algorithm(ABC):
         backend : Backend
         sparse, is_complex : bool
             Whether the problem is.
-
-        Returns
-        -------
-        tuple of Action
 
         Examples
         --------
@@ -310,10 +298,6 @@ class Algorithm(ABC):
         backend : str or Backend
             The arithmetic model.
         shared : Shared, optional
-
-        Returns
-        -------
-        Outcome
 
         Examples
         --------
@@ -351,10 +335,6 @@ class Algorithm(ABC):
         actions : iterable of actions
         backend : str or Backend
             The arithmetic model.
-
-        Returns
-        -------
-        list of Outcome
 
         Examples
         --------

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise._forking import cached_property
-from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix
 from roundwise.backends.arrays import on_host
 from roundwise.backends.doubled import doubled_residual
@@ -133,18 +132,6 @@ def largest_eigenvalue(apply: Callable[[Array], Array], v: Array) -> float:
         v = apply(v / size)
         size = float(np.linalg.norm(v))
     return size
-
-
-def lost_pivots(factors: Factors, margin: float = 1.0, most: float = math.inf) -> int:
-    """Pivots below ``margin sqrt(n) u_f`` of the largest, and below `most`; 0 if none are at hand.
-
-    u_f is the unit roundoff of the factors' format.
-    """
-    pivots = factors.pivots
-    if pivots is None:
-        return 0
-    noise = min(margin * default_tolerance(len(pivots), factors.fmt), most) * pivots.max()
-    return int(np.count_nonzero(pivots < noise))
 
 
 def sharpened(Y: Array, images: Array, solve: Callable[[Array], Array]) -> Array:

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.algorithms.conditioning import LOST, lost_pivots, orthonormal, sharpened
+from roundwise.algorithms.accuracy import default_tolerance, lost_pivots
+from roundwise.algorithms.conditioning import LOST, orthonormal, sharpened
 from roundwise.algorithms.refinement import (
     Correction,
     Corrector,

@@ -74,10 +74,6 @@ class GmresIR(Algorithm):
         ----------
         tau : float
 
-        Returns
-        -------
-        GmresIR
-
         Examples
         --------
         >>> rw.GmresIR.paper(1e-8).tolerance

@@ -28,13 +28,16 @@ from roundwise.algorithms.accuracy import (
     ErrorMeasure,
     backward_errors,
     default_tolerance,
+    holds_in_single,
+    lost_pivots,
     passes,
+    rounded_errors,
+    target_of,
     upper_bounds,
     within,
 )
 from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
-from roundwise.algorithms.conditioning import lost_pivots
 from roundwise.algorithms.deflation import deflated_corrector, keeps_bits
 from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.refinement import (
@@ -191,13 +194,17 @@ class VerifiedSolve(Algorithm):
         `dtype` is the answer's type: float32 answers are judged by float32's tolerance.
         """
         tolerance = self.target(system[0].n, dtype)
-        # Rounding x to float32 adds at most u to the backward error, of sqrt(n) u.
-        target = tolerance / (4 if dtype == np.float32 else 1)
+        target = target_of(tolerance, dtype, system[0].is_complex)
         answer = self._refined(system, factors, stages, matrix, target, refined)
         x = system[1].solution(answer.X).astype(dtype, copy=False)
         kept = system[1].scaled_solution(x.astype(np.float64, copy=False))
         unchanged = kept is answer.X or np.array_equal(kept, answer.X)
         errors = answer.errors if unchanged else None
+        backend = stages["residual"].backend
+        if errors is None and dtype == np.float32 and answer.residual_format == FP64:
+            unknown = backend.residual_error(FP64, system[0].n, *system[0].kind)
+            errors = _once_rounded(system, answer, x, unknown, tolerance)
+            answer.R = None  # it is that of x before
         if errors is None and dtype == np.float64:  # a number of x is too small for 53 bits
             answer.is_accurate = False
         judged = self._gate(system, kept, errors, answer, stages["residual"], matrix, tolerance)
@@ -307,7 +314,8 @@ class VerifiedSolve(Algorithm):
         rule = HalvingRule(target)
         if forward and low:  # they fell short of full accuracy: better factors come next
             rule = HalvingRule(target, max_steps=0)
-        if not forward and residual.fmt == update.fmt == FP64 and system[0].has_plain_norms:
+        unweighted = not (system[0].weighs_rows or system[0].weighs_columns)
+        if not forward and residual.fmt == update.fmt == FP64 and unweighted:
             A, B, others = matrix(residual), system[1].B, (residual, update)
             given = factors, A, system[0].norm, B, target, rule.max_steps, others
             at_once = factor.refined(*given) if before is None else before()
@@ -468,6 +476,20 @@ def _errors(system: System, X: Vector, R: Vector) -> Array:
     scaled, columns = system
     norms = scaled.solution_norms(X), scaled.residual_norms(columns.B)
     return np.asarray(backward_errors(scaled.residual_norms(R), scaled.norm, *norms))
+
+
+def _once_rounded(
+    system: System, answer: Answer, x: Vector, unknown: float, tolerance: float
+) -> Array | None:
+    """Bounds of the backward errors of x, the answer in single precision.
+
+    None if that is not known without another residual, or if the gate would not accept them.
+    """
+    scaled = system[0]
+    if scaled.weighs_rows or scaled.weighs_columns or not holds_in_single(column_norms(x)):
+        return None
+    errors = rounded_errors(answer.errors, scaled.is_complex)
+    return errors if passes(upper_bounds(errors, scaled.n, unknown), tolerance) else None
 
 
 def _unsuited(reason: str) -> Outcome:

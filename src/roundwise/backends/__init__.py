@@ -33,10 +33,6 @@ DEVICES = {"cuda": "roundwise.backends.cuda.backend:CudaBackend"}
 def known_backends() -> list[str]:
     """The names of all arithmetic models, whether there is such a device here or not.
 
-    Returns
-    -------
-    list of str
-
     Examples
     --------
     >>> from roundwise.backends import known_backends
@@ -82,10 +78,6 @@ def get_backend(arithmetic: str | Backend = "operation") -> Backend:
     ----------
     arithmetic : str or Backend
         ``"operation"``, ``"storage"``, ``"native"`` or ``"cuda"``.
-
-    Returns
-    -------
-    Backend
 
     Examples
     --------

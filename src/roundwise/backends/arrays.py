@@ -18,13 +18,13 @@ from scipy.sparse import issparse
 import roundwise._kernels as _kernels
 from roundwise.backends.real_form import RealForm, SparseRealForm
 
-DEVICES: dict[int, Any] = {}
+GPUS: dict[int, Any] = {}
 """The GPUs that there is a backend for, by CUDA's number: they have kernels for what follows."""
 
 
 def device_of(x: Any) -> Any:
     """The GPU that an array is on; None if there is no backend for it."""
-    return DEVICES.get(getattr(getattr(x, "device", None), "id", -1))
+    return GPUS.get(getattr(getattr(x, "device", None), "id", -1))
 
 
 def array_module(x: Any) -> Any:

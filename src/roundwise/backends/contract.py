@@ -13,13 +13,15 @@ from __future__ import annotations
 import enum
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.backends.arrays import column_norms, is_real_form, is_sparse
+from roundwise.backends.arrays import is_real_form, is_sparse
 from roundwise.exceptions import RoundwiseError, UnknownNameError
 from roundwise.formats import FloatFormat, get_format
 from roundwise.machine.identity import Machine
@@ -69,7 +71,7 @@ class Status(enum.Enum):
         "factorization"
     )
     UNSUITED = "the method is for symmetric or triangular matrices, and this is none; use an LU one"
-    STOPPED = "it would take, or has taken, more time than it was granted; use another method"
+    STOPPED = "it would take, or has taken, more time than its limit; use another method"
     SLOW_CONVERGENCE = (
         "an iteration inside the method converges too slowly to be of use; use a factorization"
     )
@@ -154,10 +156,17 @@ class Factors(ABC):
         return None
 
     def refined(
-        self, A: Matrix, norm: float, B: Vector, target: float, most_steps: int
+        self,
+        A: Matrix,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        transpose: bool = False,
     ) -> AtOnce | None:
         """The X for which every backward error is at most the target, if one kernel refines alone.
 
+        A is the matrix of the system, with `transpose` the transpose of what was factorized.
         Residuals are those of FP64 with A, whose infinity norm is given, updates are in FP64, and
         the stopping rule is `HalvingRule`'s, for each column by itself: what is good enough is not
         corrected any more. None if there is no such kernel, or if X does not get there.
@@ -241,15 +250,10 @@ class NoAnalysis(Analysis):
     """That of a method which learns nothing from the pattern: `factorize` does everything."""
 
     backend: Backend
-    method: str  # of `Matrix`
+    of: Callable[[Matrix], Factors]  # a method of `Matrix`
 
-    def factorize(self, A: Any, fmt: str | FloatFormat, rounded: Any = None) -> Factors:
-        """`rounded` is what `Backend.sizes_and_rounded` made of A; it may be overwritten."""
-        matrix = self.backend.matrix(A, fmt)
-        if rounded is not None:
-            matrix.offer(rounded)
-        factors: Factors = getattr(matrix, self.method)()
-        return factors
+    def factorize(self, A: Any, fmt: str | FloatFormat) -> Factors:
+        return self.of(self.backend.matrix(A, fmt))
 
 
 class Backend(ABC):
@@ -315,11 +319,7 @@ class Backend(ABC):
         known = self.methods(is_sparse(A), is_real_form(A))
         if method not in known:
             raise UnknownNameError("factorization method", method, list(known))
-        return self._analysis(A, method)
-
-    def _analysis(self, A: Any, method: str) -> Analysis:
-        """What `analyse` returns for a known method; backends override this one."""
-        return NoAnalysis(self, method)
+        return NoAnalysis(self, methodcaller(method))
 
     def sizes(self, A: Any) -> tuple[float, float]:
         """``||A||_inf`` and ``max_ij |a_ij|`` of a dense or sparse matrix, in float64."""
@@ -460,7 +460,3 @@ class Backend(ABC):
         for j in range(X.shape[1]):
             result[:, j] = self.axpy(1.0, Z[:, j], X[:, j], fmt)
         return result
-
-    def max_norms(self, X: Vector) -> NDArray[np.float64]:
-        """The max norm of each column of a block, as a NumPy array; NaN if the column has one."""
-        return column_norms(X)

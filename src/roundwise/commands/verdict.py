@@ -36,7 +36,7 @@ class Verdict:
     X: NDArray[Any] | None
     timings: Mapping[str, float]  # seconds by purpose
     decision: str = ""  # why the first attempt was made
-    story: str = ""
+    explanation: str = ""
     forward_error_bound: float = nan
     error_kind: str = "estimate"  # or "bound"
     condition: float = nan
@@ -50,7 +50,8 @@ class Verdict:
             facts["failure"] = answer.reason
         if isinstance(answer, Solution):
             names = ("timings", "decision", "forward_error_bound", "error_kind", "condition")
-            facts = {name: getattr(answer, name) for name in names} | {"story": answer.explain()}
+            facts = {name: getattr(answer, name) for name in names}
+            facts["explanation"] = answer.explain()
         attempts, arithmetic = answer.attempts, answer.attempts[-1].arithmetic
         return cls(system, VerifiedSolve(), arithmetic, attempts, False, answer.x, **facts)
 
@@ -130,7 +131,7 @@ class Verdict:
             yield "no b was given: b = A x of an assumed x"
         yield f"{type(self.algorithm).__name__} in {self.arithmetic} arithmetic"
         if explain:
-            yield f"\n{self.story}\n"
+            yield f"\n{self.explanation}\n"
         else:
             yield self.decision
             hidden = {"reason"} if len(self.answers) > 1 else {"reason", "column"}

@@ -136,10 +136,6 @@ def calibrate(
     sizes : sequence of int
         The n of the dense systems.
 
-    Returns
-    -------
-    Calibration
-
     Examples
     --------
     >>> from roundwise.costs import calibrate

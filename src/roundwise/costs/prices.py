@@ -152,10 +152,6 @@ def current_prices() -> Prices:
     machine with sixteen cores. If a profile exists but cannot be used, there is a `ProfileWarning`
     and generic prices are used: wrong prices cost time, never digits.
 
-    Returns
-    -------
-    Prices
-
     Examples
     --------
     >>> from roundwise.costs import current_prices

@@ -227,10 +227,6 @@ def save_profile(calibration: Calibration, path: str | PathLike[str] | None = No
     path : path, optional
         By default that of `profile_path` for its machine.
 
-    Returns
-    -------
-    Path
-
     Examples
     --------
     >>> import tempfile
@@ -277,10 +273,6 @@ def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
     ----------
     path : path, optional
         By default that of `profile_path` for this machine.
-
-    Returns
-    -------
-    MachineProfile
 
     Examples
     --------

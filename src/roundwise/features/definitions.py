@@ -96,10 +96,6 @@ def compute_features(
     factors : optional
         A factorization of ``problem.A``, for features that need one.
 
-    Returns
-    -------
-    dict of str to FeatureValue
-
     Examples
     --------
     >>> values = rw.features.compute_features(rw.problems.poisson_2d(4), ["n", "norm_inf"])

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def solution_card(solution: Any, trust: str) -> str:
+def solution_card(solution: Any, errors: str) -> str:
     """The decision, the ladder of attempts with errors against the gate, and where time went.
 
-    `trust` says in words how far x is to be trusted.
+    `errors` says in words how large the error of x may be.
     """
     shape = " x ".join(str(size) for size in solution.x.shape)
     name = type(solution).__name__
@@ -41,7 +41,7 @@ def solution_card(solution: Any, trust: str) -> str:
         paragraph(solution.decision),
         table(header, ladder) if ladder else "",
         paragraph(gate, faint=True),
-        paragraph(trust),
+        paragraph(errors),
         time_bar(solution.timings),
     )
 

@@ -34,10 +34,6 @@ def progress_bar(
     clock : callable
         Seconds from any origin.
 
-    Returns
-    -------
-    callable
-
     Examples
     --------
     >>> from roundwise.outcomes import progress_bar

@@ -53,10 +53,6 @@ def load_policy(
     policies : iterable of type
         Classes of your own.
 
-    Returns
-    -------
-    Policy
-
     Examples
     --------
     >>> from roundwise.actions import list_space

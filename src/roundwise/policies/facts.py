@@ -193,10 +193,6 @@ def _line(row: Array) -> str:
 def shipped_facts() -> Facts:
     """The facts that come with the package; read when first needed.
 
-    Returns
-    -------
-    Facts
-
     Examples
     --------
     >>> from roundwise.policies import shipped_facts

@@ -21,7 +21,7 @@ from roundwise.costs import Shape, Work, current_prices
 from roundwise.costs.prices import Prices
 from roundwise.features import PROBE
 from roundwise.formats import FP64
-from roundwise.methods import METHODS, Method
+from roundwise.methods import METHODS, SAFE, Method
 from roundwise.policies.base import Arrays, Contexts, Ranking, StudiedOutcomes
 from roundwise.policies.baselines import Baseline
 from roundwise.policies.facts import Experience, Facts, Tried, columns_of
@@ -38,6 +38,9 @@ processor's cache. A price: ``make stages`` times the parts of a solve."""
 
 HUGE = 300.0
 """A fact: logarithms of features are below that, and a float holds 10 to this power."""
+
+ALWAYS_SMALL = 64
+"""A taste: below this n, or so many entries, no other choice is ever looked for."""
 
 LARGEST = 100_000
 """A taste: where no n up to that gains from a lower format, none is looked for."""
@@ -247,25 +250,60 @@ class NeighbourPolicy(Baseline):
         return self.crossover("dense")
 
     def crossover(self, kind: str) -> int:
-        """The smallest system that a lower format can solve sooner, with one correction."""
-        if KINDS[kind].sparse:
-            return SPARSE_CROSSOVER
+        """The smallest system that another choice than FP64 at once can solve sooner.
+
+        That is a lower format with one correction, or another method that fits all such systems.
+        """
         memo = self._known()
         if kind not in memo:
             memo[kind] = self._find_crossover(kind, self.prices)
         return int(memo[kind])
 
     def _find_crossover(self, kind: str, prices: Prices) -> int:
-        lower, method = self.formats(KINDS[kind], prices)[:-1], KINDS[kind].name
-        n = 64 if lower else LARGEST
-        while n < LARGEST:
-            shape = Shape(n, n * n)
-            highest = prices.seconds(shape, method, FP64.name, Work(1))
-            lowest = min(prices.seconds(shape, method, fmt, Work(1, 1)) for fmt in lower)
-            if lowest + INSPECTION < highest:
-                return n
-            n += n // 16
-        return LARGEST
+        rivals, method = self._rivals(kind, prices), KINDS[kind]
+        largest = SPARSE_CROSSOVER if method.sparse else LARGEST
+        size = ALWAYS_SMALL if rivals else largest
+        while size < largest:
+            shape = _typical(size) if method.sparse else Shape(size, size * size)
+            highest = prices.seconds(shape, SAFE if method.sparse else method.name, "fp64", Work(1))
+            if _least(rivals, shape, prices) + INSPECTION < highest:
+                return size
+            size += size // 16
+        return largest
+
+    def rival_seconds(self, kind: str, shape: Shape) -> float:
+        """What the best choice takes that the express call does not weigh itself; inf if none.
+
+        Looking at the system is included.
+        """
+        memo = self._known()
+        if (key := ("rivals", kind)) not in memo:
+            memo[key] = self._rivals(kind, self.prices)
+        return _least(memo[key], shape, self.prices) + INSPECTION if memo[key] else math.inf
+
+    def _rivals(self, kind: str, prices: Prices) -> list[tuple[str, str]]:
+        """The methods and formats that fit all systems of a kind, beside FP64 at once.
+
+        The express call of a sparse system weighs SuperLU's and our engines by prices of its own.
+        """
+        own, backend = KINDS[kind], NativeBackend()
+        runs = backend.methods(own.sparse)
+        fit = [
+            method
+            for method in METHODS.values()
+            if method.sparse == own.sparse
+            and method.name in runs
+            and not (method.needs or method.counts)
+            and not (own.sparse and method.name.startswith("superlu/"))
+        ]
+        others = (fmt for fmt in self.formats(own, prices)[:-1])
+        found = [] if own.sparse else [(own.name, fmt) for fmt in others]
+        return found + [
+            (method.name, fmt)
+            for method in fit
+            if method.name not in OF_DENSE_KINDS
+            for fmt in self.formats(method, prices)
+        ]
 
     def arrays(self) -> Arrays:
         self.check_started()
@@ -282,6 +320,21 @@ def _is_finite(context: list[float]) -> bool:
     """Whether no feature is infinite, nor so large that `Profile.of` could not read it."""
     logarithms = (x for name, x in zip(PROBE, context, strict=False) if name != "columns")
     return max(map(abs, logarithms)) < HUGE and math.isfinite(sum(context))
+
+
+def _least(rivals: list[tuple[str, str]], shape: Shape, prices: Prices) -> float:
+    """The least seconds of a factorization, with one correction below FP64."""
+    return min(
+        prices.seconds(shape, method, fmt, Work(1) if fmt == FP64.name else EASY)
+        for method, fmt in rivals
+    )
+
+
+def _typical(entries: int) -> Shape:
+    """A sparse system with so many entries, where nothing else is known."""
+    filled = UNKNOWN_FILL * entries / 2
+    n = max(1, entries // 5)
+    return Shape(n, entries, filled=filled, flops=filled**2 / n, row_squares=entries**2 / n)
 
 
 def _shape(profile: Profile, known: Experience | None) -> Shape:

@@ -79,10 +79,6 @@ def randsvd(n: int, kappa: float, mode: int = 2, *, rng: RandomSource) -> Linear
     rng : numpy.random.Generator or int
         A generator, or a seed.
 
-    Returns
-    -------
-    LinearSystem
-
     References
     ----------
     N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM, 2002,
@@ -162,10 +158,6 @@ def random_sparse_spd(
     beta : float
         The shift.
     rng : numpy.random.Generator or int
-
-    Returns
-    -------
-    LinearSystem
 
     References
     ----------

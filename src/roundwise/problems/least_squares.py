@@ -86,10 +86,6 @@ def random_least_squares(
         The length of ``b - A x``; that of x is 1.
     rng : Generator or int
 
-    Returns
-    -------
-    LeastSquares
-
     Examples
     --------
     >>> problem = rw.problems.random_least_squares(20, 5, kappa=10.0, residual=0.1, rng=0)

@@ -180,10 +180,6 @@ class LinearSystem(Problem):
         name, meta : str, mapping
             As for `LinearSystem`.
 
-        Returns
-        -------
-        LinearSystem
-
         Examples
         --------
         >>> rw.LinearSystem.from_solution([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0]).b

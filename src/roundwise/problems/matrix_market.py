@@ -37,10 +37,6 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
         Without it, ``x_true = reference_solution(n)`` and b = fl(A x_true), see
         `LinearSystem.from_solution`.
 
-    Returns
-    -------
-    LinearSystem
-
     Raises
     ------
     FileNotFoundError, ValueError

@@ -43,10 +43,6 @@ def poisson_2d(m: int) -> LinearSystem:
     m : int
         Inner grid points in each direction; n = m**2.
 
-    Returns
-    -------
-    LinearSystem
-
     Examples
     --------
     >>> system = rw.problems.poisson_2d(3)  # h = 1/4
@@ -70,10 +66,6 @@ def anisotropic_2d(m: int, eps: float) -> LinearSystem:
         Inner grid points in each direction; n = m**2.
     eps : float
         Strength of the coupling in x.
-
-    Returns
-    -------
-    LinearSystem
 
     Examples
     --------
@@ -103,10 +95,6 @@ def high_contrast_2d(m: int, contrast: float, *, rng: RandomSource) -> LinearSys
         Largest over smallest possible coefficient.
     rng : numpy.random.Generator or int
 
-    Returns
-    -------
-    LinearSystem
-
     Examples
     --------
     >>> rw.problems.high_contrast_2d(4, contrast=1e6, rng=0).n
@@ -134,10 +122,6 @@ def convection_diffusion_2d(m: int, eps: float, beta: tuple[float, float]) -> Li
         Diffusion.
     beta : (float, float)
         Velocity.
-
-    Returns
-    -------
-    LinearSystem
 
     Examples
     --------
@@ -220,10 +204,6 @@ def laplace_3d(m: int) -> sp.csr_array:
     ----------
     m : int
         Grid points in each direction.
-
-    Returns
-    -------
-    csr_array
 
     Examples
     --------

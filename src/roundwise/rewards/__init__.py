@@ -37,10 +37,6 @@ def reward_from_dict(saved: Any, rewards: Iterable[type[Reward]] = ()) -> Reward
     rewards : iterable of type
         Classes of your own.
 
-    Returns
-    -------
-    Reward
-
     Examples
     --------
     >>> from roundwise.rewards import PaperReward, reward_from_dict

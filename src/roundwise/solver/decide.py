@@ -21,8 +21,7 @@ from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.symmetry import is_symmetric
 from roundwise.features import probe
 from roundwise.formats import BF16, FP32, FP64
-from roundwise.machine.spinning import FEW_CORES
-from roundwise.machine.threads import factorization_threads
+from roundwise.machine.threads import FEW_CORES, factorization_threads
 from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
 from roundwise.policies.profile import KINDS, STRUCTURE, fitting_actions, kind_of

@@ -31,8 +31,8 @@ from roundwise.backends.native.structured import structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64, FP64X2
-from roundwise.machine.spinning import spinning_threads_aside
-from roundwise.machine.threads import ieee_arithmetic
+from roundwise.machine.threads import factorization_threads, ieee_arithmetic, spinning_threads_aside
+from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.policy_argument import default_policy
@@ -47,9 +47,6 @@ ONE_THREAD_UP_TO = 256
 
 A taste: on two cores beside other work both took the same time, within noise, from n = 128 to 500;
 more cores gain more, the larger n is."""
-
-ALWAYS_SMALL = 64
-"""Below this n no lower format is ever faster (`NeighbourPolicy.crossover` begins there)."""
 
 MODERATE = 1e-100, 1e100
 """Between these, squares of a complex system's numbers neither overflow nor vanish."""
@@ -390,33 +387,47 @@ class Stack(NamedTuple):
 
     A: Array
     B: Array
-    places: tuple[Array, Array]  # indices into A and into B, of each system
+    places: tuple[Array, Array]  # indices of A and of B; none where all have theirs, or one is all
+    systems: int
+
+
+class StackAnswers(NamedTuple):
+    """What one compiled call found for a stack."""
+
+    X: Array  # of use where it was accepted
+    errors: NDArray[np.float64]  # upper bounds of backward errors, infinite where X does not hold
+    refused: int  # how many
+    tolerance: float
 
 
 def express_stack(
     stack: Stack,
     tol: float | None,
-    threads: int,
     factor: str = FP64.name,
     forward: bool = False,
     kept: _kernels.ExpressFactors | None = None,
-) -> tuple[Array, NDArray[np.float64], float]:
-    """X of a stack, not empty, by one call, which shares the systems among threads.
+) -> StackAnswers | None:
+    """A stack, not empty, by one call, which shares the systems among threads.
 
-    Also for each system an upper bound of its backward error, infinite where X does not hold, and
-    the tolerance. `kept` are factors of A.
+    None if types and shapes are not for it. `kept` are factors of A.
     """
-    A, B = as_known_type(stack.A), as_known_type(stack.B)
+    A, B = stack.A, stack.B
     known = known_of(A.shape[1:], A.dtype, B.shape[1:], B.dtype, tol, factor, forward)
-    assert known is not None
+    if known is None:
+        return None
     given_B = with_witness(B, factor)
-    X = np.empty((len(stack.places[0]), *given_B.shape[1:]), known.dtype)
-    errors = np.empty(len(X))
-    given = given_B, stack.places[0], stack.places[1], X, errors
-    rest: tuple[Any, ...] = (*(known.arguments if kept is None else known.rest), threads)
+    X = np.empty((stack.systems, *given_B.shape[1:]), known.dtype)
+    errors = np.empty(stack.systems)
+    given, rest = (
+        (given_B, *stack.places, X, errors),
+        known.arguments if kept is None else known.rest,
+    )
+    asked: tuple[Any, ...] = (*rest, factorization_threads())
     if kept is None:
-        _kernels.express_solve_stack(A, *given, *rest)
+        refused = _kernels.express_solve_stack(A, *given, *asked)
     else:
-        _kernels.express_substitute_stack(kept, *given, *rest)
+        refused = _kernels.express_substitute_stack(kept, *given, *asked)
     X = X if given_B is B else without_witness(X, B)
-    return X, known.unit * errors, known.tolerance
+    if known.unit != 1.0:
+        errors *= known.unit
+    return StackAnswers(X, errors, refused, known.tolerance)

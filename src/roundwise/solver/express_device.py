@@ -14,8 +14,13 @@ from typing import Any
 import numpy as np
 
 from roundwise.actions import Action
-from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
-from roundwise.algorithms.conditioning import lost_pivots
+from roundwise.algorithms.accuracy import (
+    default_tolerance,
+    lost_pivots,
+    passes,
+    upper_bounds,
+    within,
+)
 from roundwise.algorithms.scaling import is_moderate
 from roundwise.backends import ArithmeticFailure
 from roundwise.formats import FP64

@@ -34,6 +34,7 @@ from roundwise.backends.native.small_sparse import (
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.formats import FP32, FP64
 from roundwise.machine.threads import ieee_arithmetic
+from roundwise.methods import Shape
 from roundwise.solver.express import (
     EXPRESS_TYPES,
     Array,
@@ -44,6 +45,7 @@ from roundwise.solver.express import (
     solution_of,
 )
 from roundwise.solver.inputs import answer_dtype
+from roundwise.solver.policy_argument import default_policy
 from roundwise.solver.solution import Solution
 
 METHOD = "lu/left-looking"
@@ -128,7 +130,7 @@ def sparse_factors(A: Any, tol: float | None, columns: int) -> SparseFactors | N
     if not np.can_cast(A.dtype, np.complex128):
         return None
     lu = read_sparse(A, "A")
-    found = factorized(lu, columns, panels=False, again=True)
+    found = factorized(lu, columns, panels=False, again=True, rival=_rival)
     if lu.result == "analysed" and found == DENSE:  # a sparse matrix is to stay one
         lu.factorize()
     return SparseFactors(A.copy(), lu, tol) if lu.result == "factorized" else None
@@ -189,7 +191,7 @@ def express_sparse(
     columns = b.size // len(b)
     if is_for_dense(lu, columns):
         return express(dense_of(lu, A.dtype), b, tol, bound), None
-    found = factorized(lu, columns, panels, again=bool(known))
+    found = factorized(lu, columns, panels, bool(known), _rival)
     if found == DENSE:
         return express(dense_of(lu, A.dtype), b, tol, bound), None
     if isinstance(found, Inverse):
@@ -199,6 +201,11 @@ def express_sparse(
     factors = SparseFactors(A, lu, tol)
     answer = factors.solve(b)
     return answer, None if answer is None else factors
+
+
+def _rival(shape: Shape) -> float:
+    """The seconds of the best method that the ways at hand do not include, decision included."""
+    return default_policy().rival_seconds("sparse", shape)
 
 
 def _by_engine(lu: SparseLU, b: Array, asked: Asked, inverse: Inverse) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -10,17 +11,25 @@ from typing import Any
 import numpy as np
 
 from roundwise._forking import cached_property, fork_safe_lock
-from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
+from roundwise.algorithms.accuracy import (
+    default_tolerance,
+    holds_in_single,
+    passes,
+    rounded_errors,
+    target_of,
+    upper_bounds,
+    within,
+)
 from roundwise.algorithms.scaling import are_moderate
 from roundwise.backends import Analysis, ArithmeticFailure, Factors, Matrix
 from roundwise.backends.arrays import column_norms
-from roundwise.backends.contract import AtOnce, NoAnalysis
+from roundwise.backends.contract import AtOnce, NoAnalysis, Vector
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
 from roundwise.costs.prices import current_prices
-from roundwise.formats import FP64, FloatFormat
-from roundwise.machine.spinning import spinning_threads_aside
+from roundwise.formats import FP32, FP64, FloatFormat
+from roundwise.machine.threads import spinning_threads_aside
 from roundwise.methods import METHODS
 from roundwise.methods.contract import Shape
 from roundwise.solver.decide import Plan
@@ -37,6 +46,7 @@ class Tried:
     """What one compiled call made of a rung, with factors that it found or made."""
 
     found: AtOnce | None  # what has passed the gate; None if refinement does not get there
+    x: Vector | None  # its X in the type of the answer
     failure: ArithmeticFailure | None  # why there are no factors
     is_harmless: bool  # nothing is to be examined: X is the answer
     factor_seconds: float
@@ -59,7 +69,11 @@ class Factored:
     """
 
     def __init__(
-        self, matrix: System, plan: Plan, analyses: dict[str, Analysis] | None = None
+        self,
+        matrix: System,
+        plan: Plan,
+        analyses: dict[str, Analysis] | None = None,
+        once: bool = False,
     ) -> None:
         self.matrix, self.ladder, self._backend = matrix, plan.ladder, matrix.backend
         self.plan = plan
@@ -69,9 +83,10 @@ class Factored:
         self._analyses: dict[str, Analysis] = {} if analyses is None else analyses
         self._inherited = set(self._analyses)  # methods whose analysis saw another matrix
         self._matrices: dict[FloatFormat, Matrix] = {}  # A in the formats of products
-        self._climbing = fork_safe_lock()  # what it protects is consistent after every statement
+        # What it protects is consistent after every statement; one solve is one thread's.
+        self._climbing = nullcontext() if once else fork_safe_lock()
         dense = self._backend.on_host and not matrix.is_sparse
-        self._fixed = plan.asked or matrix.b.shape[1] > 1 or not dense  # see `count`
+        self._fixed = once or plan.asked or matrix.b.shape[1] > 1 or not dense  # see `count`
         self._spent = 0.0  # seconds that corrections with low factors were priced at
         self._upgraded_from: int | None = None  # the rung before `count` chose FP64
         self.history: list[str] = []
@@ -107,45 +122,55 @@ class Factored:
     def tried_at_once(self, b: Any, tol: float | None, accuracy: str) -> Tried | None:
         """The present rung for these columns by one compiled call; None if it is not for that.
 
-        It is for plain float64 systems. What it gives is what `VerifiedSolve.rung` would: the same
-        call refines there, and `climb` goes on from it wherever it is not the answer.
+        It is for dense systems that were not scaled; b is a vector or columns of float32 or
+        float64, of a complex system in its real form. What it gives is what `VerifiedSolve.rung`
+        would: the same call refines there, and `climb` goes on from it wherever it is not the
+        answer.
         """
         if accuracy != "backward" or not self._suits_one_call:
             return None
-        n, action = self.matrix.n, self.ladder[self._level]
+        n, action = self.matrix.n, self.ladder[self.level]
         if b.ndim not in (1, 2) or len(b) != n or not 0 < b.size <= BLOCK:
             return None
-        tolerance = default_tolerance(n) if tol is None else tol
-        unknown = self._backend.residual_error(FP64, n)
-        if not (action[1] is action[3] is FP64 and unknown < tolerance / 2):
+        matrix, kind = self.matrix, self.matrix.kind
+        dtype = np.float32 if b.dtype == matrix.dtype == np.float32 else np.float64
+        tolerance = matrix.tolerance(tol, dtype)
+        if tolerance is None:
+            tolerance = default_tolerance(n, FP32 if dtype == np.float32 else FP64)
+        target = target_of(tolerance, dtype, matrix.is_complex)
+        unknown = self._backend.residual_error(FP64, n, *kind)
+        if not (action[1] is action[3] is FP64 and unknown < target / 2):
             return None
-        B = b if b.flags.f_contiguous else np.asfortranarray(b)
+        B = np.asfortranarray(b, dtype=np.float64)
         norms = column_norms(B if b.ndim == 2 else B[:, None])
         if not (math.isfinite(norms.sum()) and are_moderate(norms)):
             return None
         start = perf_counter()
         try:
-            factors = self.factors_of(self._level)
+            factors = self.factors_of(self.level)
         except ArithmeticFailure as failure:
             made = perf_counter() - start
-            return Tried(None, failure, False, made, made)
+            return Tried(None, None, failure, False, made, made)
         made, A = perf_counter(), self.in_format(FP64)
-        target = within(tolerance, n, unknown)
-        found = factors.refined(A, self.matrix.norm, B, target, MOST_STEPS)
-        harmless = found is not None and passes(
-            float(upper_bounds(found.error, n, unknown)), tolerance
-        )
-        if harmless and found is not None:
+        found = factors.refined(A, matrix.norm, B, within(target, n, unknown), MOST_STEPS)
+        if found is None:
+            return Tried(None, None, None, False, made - start, perf_counter() - start)
+        x, error, harmless = found.X.astype(dtype, copy=False), found.error, True
+        if dtype == np.float32:
+            error = rounded_errors(error, matrix.is_complex)
+            harmless = holds_in_single(column_norms(x if b.ndim == 2 else x[:, None]))
+        if harmless and passes(float(upper_bounds(error, n, unknown)), tolerance):
             stretched = SUSPICIOUS * found.stretch > 1.0
             harmless = self.examiner.is_harmless(factors, stretched, found.largest)
-        return Tried(found, None, harmless, made - start, perf_counter() - start)
+        else:
+            harmless = False
+        return Tried(found, x, None, harmless, made - start, perf_counter() - start)
 
     @cached_property
     def _suits_one_call(self) -> bool:
         matrix = self.matrix
-        plain = not (matrix.is_sparse or matrix.is_complex) and matrix.place is None
-        plain = plain and matrix.rows is None and matrix.columns is None
-        return plain and matrix.dtype == np.float64
+        plain = not matrix.is_sparse and matrix.place is None
+        return plain and matrix.rows is None and matrix.columns is None
 
     def count(self, columns: int, steps: int) -> None:
         """Count corrections of a solve; once they cost what FP64 factors do, these come next.
@@ -179,10 +204,6 @@ class Factored:
                         "have cost as much."
                     )
 
-    def keep_choice(self) -> None:
-        """Tells that there will be one solve: better factors would serve nobody."""
-        self._fixed = True
-
     def discard(self) -> None:
         """Tells that there will be no other solve."""
         if self._factors is not None:
@@ -203,10 +224,12 @@ class Factored:
             return analysis.factorize(A, action[0], self.plan.time_limit)
         on_cores = self._backend.on_host and not self.matrix.is_sparse
         with spinning_threads_aside(self.matrix.n if on_cores else 0):
-            if isinstance(analysis, NoAnalysis):
-                rounded = self.matrix.rounded
-                return analysis.factorize(A, action[0], rounded.pop() if rounded else None)
-            return analysis.factorize(A, action[0])
+            if not isinstance(analysis, NoAnalysis):
+                return analysis.factorize(A, action[0])
+            matrix = self._backend.matrix(A, action[0])
+            if self.matrix.rounded:
+                matrix.offer(self.matrix.rounded.pop())
+            return analysis.of(matrix)
 
     def _analysed(self, method: str) -> Analysis:
         """The analysis by a method, which reuses the orders found when the method was chosen."""
@@ -260,13 +283,20 @@ class _Transposed(Factored):
     def __init__(self, given: Factored) -> None:
         super().__init__(given.matrix.transposed(given._backend), given.plan)
         self._given = given
+        self._kept: tuple[Factors, TransposedFactors] | None = None
 
     @property
     def level(self) -> int:
         return self._given.level
 
     def factors_of(self, level: int) -> Factors:
-        return TransposedFactors(self._given.factors_of(level))
+        given, kept = self._given.factors_of(level), self._kept
+        if kept is None or kept[0] is not given:  # what is known of factors is known by identity
+            kept = self._kept = given, TransposedFactors(given)
+        return kept[1]
+
+    def count(self, columns: int, steps: int) -> None:
+        self._given.count(columns, steps)
 
     def forgets_analysis(self, level: int) -> bool:
         return self._given.forgets_analysis(level)

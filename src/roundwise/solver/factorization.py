@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 
@@ -107,8 +109,9 @@ class Factorization:
         features_seconds: float = 0.0,
         analyses: dict[str, Analysis] | None = None,
         express: ExpressFactors | None = None,
+        once: bool = False,
     ) -> None:
-        self._begin(options)
+        self._begin(options, once)
         self._present = _Present(express, None, dict)  # type: ignore[arg-type]
         self._present.made = self._general((system, plan, features_seconds), analyses)
 
@@ -122,11 +125,13 @@ class Factorization:
         F._small, F._present = small, F._present_with(express, small)
         return F
 
-    def _begin(self, options: Options) -> None:
+    def _begin(self, options: Options, once: bool = False) -> None:
         self._tol, self._accuracy = options.tol, options.accuracy
         self._features_seconds = 0.0
         self._learn: Learn | None = None
-        self._counting = fork_safe_lock()  # what each of several threads may change
+        # What each of several threads may change; those of a single solve are none.
+        self._counting = nullcontext() if once else fork_safe_lock()
+        self._once = once
         self._renewals, self._patience = 0, RETRY_AFTER
         self._small: SmallFactors | None = None
 
@@ -143,7 +148,7 @@ class Factorization:
         self._learn = plan.learn
         if self._accuracy == "forward":
             plan = replace(plan, ladder=_with_exact_residuals(plan.ladder))
-        return Factored(system, plan, analyses)
+        return Factored(system, plan, analyses, self._once)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -320,17 +325,17 @@ class Factorization:
             answer = self.solve(on_host(b), trans, full_output=full_output)
             return with_x(answer, lambda x: like_given(x, b))
         with ieee_arithmetic(), system.entered(b):
-            tried = None
-            if type(b) is np.ndarray and b.dtype == np.float64 and trans == "N":
-                tried = factored.tried_at_once(b, self._tol, self._accuracy)
-            if tried is not None and tried.is_harmless and not full_output and not self._learn:
-                assert tried.found is not None
-                self._features_seconds = 0.0
-                factored.count(b.shape[1] if b.ndim == 2 else 1, len(tried.found.history) // 2)
-                return tried.found.X
             taken = system.taken(b, trans)
             if taken.transposed:
                 factored = factored.transposed
+            tried = None
+            if type(b) is np.ndarray and taken.share == 1.0:
+                tried = factored.tried_at_once(taken.columns, self._tol, self._accuracy)
+            if tried is not None and tried.is_harmless and not full_output and not self._learn:
+                assert tried.found is not None
+                self._features_seconds = 0.0
+                factored.count(len(tried.found.errors), len(tried.found.history) // 2)
+                return taken.back(tried.x)
             try:
                 solution = self._solve(factored, taken, full_output, tried)
             except SolveFailed as failure:
@@ -366,7 +371,9 @@ class Factorization:
         solutions = (
             self._climbed(factored, columns, full_output, tolerance, tried) for columns in blocks
         )
-        solution = joined(solutions, b.shape)
+        solution = next(solutions)
+        if solution.x.shape != b.shape:
+            solution = joined(chain((solution,), solutions), b.shape)
         if taken.share == 1.0 or not full_output:
             return solution
         return replace(
@@ -512,7 +519,6 @@ class Factorization:
 
 def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
     """Solve once, then release the factors' memory; a `Solution` does that once it is read."""
-    F._factored.keep_choice()
     answer = F.solve(b, full_output=full_output)
     if not full_output:
         F._factored.discard()

@@ -20,17 +20,10 @@ from roundwise.actions import Action
 from roundwise.backends.arrays import is_sparse
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP64
-from roundwise.machine.spinning import spinning_threads_aside
-from roundwise.machine.threads import ieee_arithmetic
+from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
+from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import (
-    ALWAYS_SMALL,
-    AT_ONCE,
-    ExpressAnswer,
-    express,
-    express_action,
-    solution_of,
-)
+from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, express_action, solution_of
 from roundwise.solver.express_device import express_on_device
 from roundwise.solver.express_factors import DenseFactors, dense_factors
 from roundwise.solver.express_sparse import (
@@ -53,7 +46,7 @@ from roundwise.solver.places import (
 )
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, parse_policy
 from roundwise.solver.prepare import Accuracy, Options, backend_for, checked_tolerance, prepare
-from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack
+from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack, stack_at_once
 from roundwise.solver.structures import Structure
 
 Array = NDArray[Any]
@@ -174,11 +167,21 @@ def solve(
         and accuracy in ("backward", "forward")
         and assume_a is device is None
         and not transposed
-        and A.ndim == 2
+        and A.ndim > 1
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
-        start, tol = perf_counter(), checked_tolerance(tol)
-        found = express(A, b, tol, forward=accuracy == "forward")
+        start, tol, forward = perf_counter(), checked_tolerance(tol), accuracy == "forward"
+        if A.ndim > 2:
+            stacked = stack_at_once(A, b, tol, forward)
+            if stacked is not None:
+                options = Options(tol, accuracy=accuracy)
+                x = stacked.answers(
+                    lambda A, b: solve_system(DEFAULT, A, b, options, full_output),
+                    full_output,
+                    b.ndim == 1,
+                )
+                return _in_memory_of(b, x, A) if overwrite_b else x
+        found = express(A, b, tol, forward=forward)
         if found is not None:
             x = solution_of(found, A, b, tol, perf_counter() - start) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
@@ -203,7 +206,7 @@ def solve_system(
     `refused` says that `express` has been tried with A and b as they are.
     """
     place = None
-    if not (type(A) is type(b) is np.ndarray and device is None):
+    if device is not None or not (type(b) is np.ndarray and (type(A) is type(b) or is_sparse(A))):
         if (sparse_on := sparse_place(A, device)) != "cpu":
             options = replace(options, sparse_on=sparse_on)
             with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
@@ -278,7 +281,8 @@ def _solved(
     with known as (system, analyses):
         plan = decide(system if orders is None else replace(system, orders=orders), asker, options)
         del orders  # F drops those of the plan when they have served
-        F = Factorization(system, plan, options, perf_counter() - start, analyses)
+        seconds = perf_counter() - start
+        F = Factorization(system, plan, options, seconds, analyses, once=True)
         del plan
         return solved_once(F, b, full_output)
 

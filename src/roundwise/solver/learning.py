@@ -220,10 +220,6 @@ class Solver:
     def summary(self) -> str:
         """What was learned, as a table: relative times and solves, by system and first action.
 
-        Returns
-        -------
-        str
-
         Examples
         --------
         >>> text = rw.Solver().summary()

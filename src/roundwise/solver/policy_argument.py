@@ -83,10 +83,6 @@ class Start:
 def default_policy() -> NeighbourPolicy:
     """The policy that comes with the package.
 
-    Returns
-    -------
-    NeighbourPolicy
-
     Examples
     --------
     >>> from roundwise.solver import default_policy

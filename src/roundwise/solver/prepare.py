@@ -68,7 +68,8 @@ class Options:
     ) -> Options:
         if accuracy not in ("backward", "forward"):
             raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
-        return cls(checked_tolerance(tol), checked_name(assume_a), accuracy, lower, transposed)
+        structure = None if assume_a is None else checked_name(assume_a)
+        return cls(checked_tolerance(tol), structure, accuracy, lower, transposed)
 
     def express_below(self, bound: int) -> int:
         """Systems with fewer unknowns are solved by the express call; the policy has `bound`."""

@@ -20,11 +20,15 @@ from numpy.typing import NDArray
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.arrays import array_module
+from roundwise.formats import FP64
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic
+from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.express import (
+    AT_ONCE,
     EXPRESS_TYPES,
     ExpressAnswer,
     Stack,
+    StackAnswers,
     as_known_type,
     express_stack,
     is_compiled,
@@ -151,7 +155,9 @@ def solve_stack(A: Array, b: Array, one: Solve, at_once: AtOnce, full_output: bo
         X = X.reshape((*stack, n, k))
         return X[..., 0] if vectors else X
     if n < at_once.bound and is_compiled(n, A, columns):
-        return _Together(A, columns, stack, at_once).answers(one, full_output, vectors)
+        found = together(as_known_type(A), as_known_type(columns), stack, at_once)
+        assert found is not None
+        return found.answers(one, full_output, vectors)
     answers = [_solved(one, *system) for system in _systems(A, columns, stack)]
     if full_output:
         return _stacked(answers, stack, vectors)
@@ -180,62 +186,103 @@ def _solved(one: Solve, A: Array, B: Array, place: tuple[int, ...]) -> Any:
 
 
 class _Together:
-    """A stack of systems that one compiled call solves, and one by one those that it refuses."""
+    """A stack that one compiled call has solved, but for the systems that it refuses."""
 
     def __init__(
         self,
-        A: Array,
-        columns: Array,
+        given: Stack,
         stack: tuple[int, ...],
         at_once: AtOnce,
-        kept: _kernels.ExpressFactors | None = None,
+        found: StackAnswers,
+        start: float,
     ) -> None:
-        start, n = perf_counter(), A.shape[-1]
-        self._stack, self._at_once = stack, at_once
-        self._A, self._columns = A.reshape(-1, n, n), columns.reshape(-1, n, columns.shape[-1])
-        self._places = _indices(A, stack), _indices(columns, stack)
-        given = Stack(self._A, self._columns, self._places)
-        threads = factorization_threads()
-        self._X, self._errors, self._tolerance = express_stack(
-            given, at_once.tol, threads, at_once.factor, at_once.forward, kept
-        )
-        self._seconds = (perf_counter() - start) / len(self._X)
+        self._given, self._stack, self._at_once = given, stack, at_once
+        self._found = found
+        self._seconds = (perf_counter() - start) / given.systems
 
     def answers(self, one: Solve, full_output: bool, vectors: bool) -> Any:
-        X, others = self._X, {}
-        for i in np.flatnonzero(np.isinf(self._errors)).tolist():
+        X, others = self._found.X, {}
+        refused = (
+            np.flatnonzero(np.isinf(self._found.errors)).tolist() if self._found.refused else []
+        )
+        for i in refused:
             # Perhaps few digits are right: that is looked into.
             place = tuple(int(j) for j in np.unravel_index(i, self._stack))
             others[i] = _solved(one, *self._system(i), place)
             X[i] = others[i].x if full_output else others[i]
-        shaped = X.reshape(self._stack + X.shape[1:])
-        shaped = shaped[..., 0] if vectors else shaped
+        k = () if vectors else X.shape[2:]
+        shaped = X.reshape(self._stack + X.shape[1:2] + k)
         if not full_output:
             return shaped
         return StackedSolution(shaped, lambda: self._told(others))
 
     def _system(self, i: int) -> tuple[Array, Array]:
-        return self._A[self._places[0][i]], self._columns[self._places[1][i]]
+        A, B, places, _ = self._given
+        a, b = (
+            which[i] if len(which) else i if len(given) > 1 else 0
+            for given, which in zip((A, B), places, strict=True)
+        )
+        return A[a], B[b]
 
     def _told(self, others: dict[int, Solution]) -> NDArray[Any]:
-        parts, tol = np.empty(len(self._X), dtype=object), self._at_once.tol
-        for i, x in enumerate(self._X):
+        X, errors, _, tolerance = self._found
+        parts, tol = np.empty(len(X), dtype=object), self._at_once.tol
+        for i, x in enumerate(X):
             if i in others:
                 parts[i] = others[i]
                 continue
-            error, at_once = float(self._errors[i]), self._at_once
-            known = error, self._tolerance, math.nan, "lu", at_once.factor
+            at_once = self._at_once
+            known = float(errors[i]), tolerance, math.nan, "lu", at_once.factor
             answer = ExpressAnswer(x, *known, forward=at_once.forward)
             system, reason = self._system(i), self._at_once.reason
             parts[i] = solution_of(answer, *system, tol, self._seconds, None, reason)
         return parts.reshape(self._stack)
 
 
-def _indices(given: Array, stack: tuple[int, ...]) -> NDArray[np.int64]:
-    """For each system, the index of its matrix, or of its columns, among those given."""
+def together(
+    A: Array,
+    columns: Array,
+    stack: tuple[int, ...],
+    at_once: AtOnce,
+    kept: _kernels.ExpressFactors | None = None,
+) -> _Together | None:
+    """All systems of a stack, that is not empty, by one call; None if types are not for it."""
+    start, (n, k) = perf_counter(), columns.shape[-2:]
+    matrices, blocks = A.reshape(-1, n, n), columns.reshape(-1, n, k)
+    places = _indices(A, matrices, stack), _indices(columns, blocks, stack)
+    given = Stack(matrices, blocks, places, math.prod(stack))
+    found = express_stack(given, at_once.tol, at_once.factor, at_once.forward, kept)
+    return None if found is None else _Together(given, stack, at_once, found, start)
+
+
+def stack_at_once(A: Array, b: Array, tol: float | None, forward: bool) -> _Together | None:
+    """A stack of small systems by one call, for the default policy; None if it is no such stack.
+
+    `small` systems only: what others take does not depend on their shape alone.
+    """
+    shape, n = A.shape[:-2], A.shape[-1]
+    columns = b[:, None] if b.ndim == 1 else b
+    if not (columns.ndim > 1 and columns.shape[-2] == n == A.shape[-2] < ALWAYS_SMALL):
+        return None
+    stack = shape if columns.ndim == 2 or columns.shape[:-2] == shape else None
+    if stack is None or not (b.size and A.size > n * n):
+        return None
+    return together(A, columns, stack, AtOnce(tol, ALWAYS_SMALL, FP64.name, forward, AT_ONCE))
+
+
+_NO_INDICES = np.empty(0, dtype=np.int64)
+
+
+def _indices(given: Array, flat: Array, stack: tuple[int, ...]) -> NDArray[np.int64]:
+    """For each system, the index of its matrix, or of its columns, among those given.
+
+    None are needed where each system has its own, or all have the same.
+    """
     shape = given.shape[:-2]
-    numbers = np.arange(math.prod(shape), dtype=np.int64)
-    return numbers if shape == stack else np.broadcast_to(numbers.reshape(shape), stack).ravel()
+    if shape == stack or len(flat) == 1:
+        return _NO_INDICES
+    numbers = np.arange(len(flat), dtype=np.int64)
+    return np.broadcast_to(numbers.reshape(shape), stack).ravel()
 
 
 def _stacked(answers: list[Solution], stack: tuple[int, ...], vectors: bool) -> StackedSolution:
@@ -351,12 +398,14 @@ class StackedFactorization:
             A = A.swapaxes(-1, -2)
         if conjugate:
             columns = columns.conj()
-        together = _Together(A, columns, stack, self._at_once, self._factors(transposed))
+        kept, columns = self._factors(transposed), as_known_type(columns)
+        found = together(as_known_type(A), columns, stack, self._at_once, kept)
+        assert found is not None
 
         def one(matrix: Array, block: Array) -> Any:
             return self._one(matrix).solve(block, full_output=full_output)
 
-        answer = together.answers(one, full_output, vectors)
+        answer = found.answers(one, full_output, vectors)
         if not conjugate:
             return answer
         if not full_output:

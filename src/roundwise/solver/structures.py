@@ -37,10 +37,8 @@ NAMES = (
 SYMMETRIC = ("symmetric", "hermitian", "positive definite")
 
 
-def checked_name(assume_a: Any) -> str | None:
+def checked_name(assume_a: Any) -> str:
     """SciPy's long name of a structure."""
-    if assume_a is None:
-        return None
     if not isinstance(assume_a, str) or assume_a not in NAMES:
         raise ValueError(
             f"assume_a = {assume_a!r}; choose None or one of {', '.join(map(repr, NAMES))}"

@@ -159,10 +159,6 @@ def train(
     rng : numpy.random.Generator
     view : OutcomeView, optional
 
-    Returns
-    -------
-    TrainingCurves
-
     Examples
     --------
     >>> from roundwise.actions import list_space

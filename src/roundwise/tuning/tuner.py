@@ -139,10 +139,6 @@ class Tuner:
         Parameters
         ----------
         problems : sequence of Problem
-
-        Returns
-        -------
-        Tuner
             Itself.
 
         Examples
@@ -182,10 +178,6 @@ class Tuner:
         view : OutcomeView
         space : ActionSpace, optional
             That of the view's actions if not given.
-
-        Returns
-        -------
-        Tuner
             Itself.
 
         Examples
@@ -233,10 +225,6 @@ class Tuner:
         ----------
         problem : Problem
 
-        Returns
-        -------
-        Action
-
         Examples
         --------
         >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
@@ -252,10 +240,6 @@ class Tuner:
         Parameters
         ----------
         features : mapping of str to float
-
-        Returns
-        -------
-        Action
 
         Examples
         --------
@@ -393,10 +377,6 @@ class Tuner:
             If it is your own.
         rewards, policies : iterables of type
             Classes of your own that the file may name.
-
-        Returns
-        -------
-        Tuner
 
         Examples
         --------

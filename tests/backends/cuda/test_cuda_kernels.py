@@ -125,7 +125,7 @@ def test_refinement_reads_back_once_for_each_correction(device, monkeypatch, met
     factors = backend.analyse(A, method).factorize(A, fmt)
     norm, target = np.abs(A).sum(axis=1).max(), 1e-15
     found = factors.refined(backend.matrix(A, "fp64"), norm, B, target, 30)
-    assert len(read) == 1 + len(found.history) // 2
+    assert len(read) == 1 + len(found.history) // 2 + (columns > 1)
     assert len(found.history) // 2 in ((1, 2) if fmt == "fp16x2" else (0, 1))
     exactly = exact.residual(A, found.X, B)
     sizes = norm * np.abs(found.X).max(axis=0) + np.abs(B).max(axis=0)

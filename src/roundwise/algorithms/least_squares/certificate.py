@@ -46,8 +46,3 @@ def judged(
         if tolerance is not None and (bounds <= tolerance).all():
             break
     return bounds, R
-
-
-def proven_errors(system: AugmentedSystem, X: Array) -> Array:
-    """The bounds alone."""
-    return judged(system, X)[0]

@@ -29,7 +29,7 @@ from roundwise.algorithms.least_squares.augmented import (
     NormalFactors,
     OrthogonalFactors,
 )
-from roundwise.algorithms.least_squares.certificate import bounds_of, proven_errors
+from roundwise.algorithms.least_squares.certificate import bounds_of, judged
 from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares, scaled_least_squares
 from roundwise.algorithms.refinement import Corrector, Refined, Substitution, by_columns, refine
 from roundwise.algorithms.scaling import ScaledColumns
@@ -111,7 +111,7 @@ class LsIR(Algorithm):
         x = scaled.solution(refined.X)[:, 0]
         with shared.diagnostics():
             given = scaled.with_solution(refined.X, x[:, None])
-            nbe = float(proven_errors(scaled.system, given)[0])
+            nbe = float(judged(scaled.system, given)[0][0])
         return Outcome(
             self.stop.confirm(refined.status, scaled.system.n, nbe),
             x,

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from roundwise._forking import cached_property
-from roundwise.backends.arrays import DEVICES, on_host
+from roundwise.backends.arrays import GPUS, on_host
 from roundwise.backends.contract import (
     Analysis,
     ArithmeticFailure,
@@ -69,7 +69,7 @@ class CudaBackend(Backend):
         self.device = get_device() if device is None else device
         self._process = os.getpid()
         if isinstance(self.device, Device):
-            DEVICES[self.device.number] = self.device
+            GPUS[self.device.number] = self.device
 
     @property
     def xp(self) -> Any:
@@ -118,7 +118,8 @@ class CudaBackend(Backend):
             return known and (get_format(fmt) == FP64 or PRODUCTS[get_format(fmt).name].parts > 0)
         return known and (method != "lu" or get_format(fmt) in (FP32, FP64))
 
-    def _analysis(self, A: Any, method: str) -> Analysis:
+    def analyse(self, A: Any, method: str) -> Analysis:
+        super().analyse(A, method)  # refuses what it does not know
         return CudaAnalysis(self._matrix, method)
 
     def _format(self, fmt: str | FloatFormat) -> FloatFormat:

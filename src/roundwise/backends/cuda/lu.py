@@ -29,7 +29,7 @@ from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, storage_type
 from roundwise.backends.cuda.elimination import Elimination, Pivots
 from roundwise.backends.cuda.residual import row_sums
-from roundwise.backends.cuda.substitution import Substitution, Triangles
+from roundwise.backends.cuda.substitution import DeviceSubstitution, Triangles
 from roundwise.formats import FP32, FloatFormat
 
 PIVOTS: dict[str, Pivots] = {
@@ -107,7 +107,7 @@ class Packed:
         transposed = transpose != self.flipped
         B = self.device.xp.multiply(B, self.scale).astype(dtype, copy=False)
         B = self._mix(B, transposed, before=True)
-        X = Substitution(self.triangles, dtype, transposed)(B)
+        X = DeviceSubstitution(self.triangles, dtype, transposed)(B)
         return self._mix(X, transposed, before=False)
 
     def _mix(self, X: Any, transposed: bool, before: bool) -> Any:

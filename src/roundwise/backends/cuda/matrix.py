@@ -173,7 +173,13 @@ class CudaFactors(Factors):
         return x.astype(np.float64, copy=False)
 
     def refined(
-        self, A: Matrix, norm: float, B: Vector, target: float, most_steps: int
+        self,
+        A: Matrix,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        transpose: bool = False,
     ) -> AtOnce | None:
         """As the contract says, with one read-back for each correction.
 
@@ -183,7 +189,7 @@ class CudaFactors(Factors):
         if not isinstance(A, CudaMatrix) or A.fmt != FP64 or 0 in B.shape or B.ndim != 2:
             return None
         xp, several = A._device.xp, B.shape[1] > 1
-        X, before, largest = self.solve(B), np.ones(B.shape[1]), 0.0
+        X, before, largest = self.solve(B, transpose), np.ones(B.shape[1]), 0.0
         corrected, history = B, list[float]()
         for step in range(most_steps + 1):
             # A product is faster than a residual with known error, and good enough to correct by.
@@ -217,7 +223,7 @@ class CudaFactors(Factors):
             up, down = (
                 xp.asarray(s)[None, :] if several else float(s[0]) for s in (scale, 1 / scale)
             )
-            corrected = self.solve(R * up) * down
+            corrected = self.solve(R * up, transpose) * down
             X = X + corrected
         return None
 

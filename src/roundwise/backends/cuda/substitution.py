@@ -188,7 +188,7 @@ _TRANSPOSED = Half(True, True, True), Half(False, True, False)
 _SYMMETRIC = Half(True, True, True), Half(True, False, False)
 
 
-class Substitution:
+class DeviceSubstitution:
     """``L U X = B``, or ``(L U)' X = B``, in a type of numbers.
 
     A vector is solved for by kernels that read each number of the factors once. For a block of

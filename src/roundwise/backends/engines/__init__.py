@@ -1,7 +1,6 @@
 """Sparse factorizations behind one contract: a new engine is a new file and a line below."""
 
 from roundwise.backends.engines.amg import AMGEngine
-from roundwise.backends.engines.cholmod import CholmodEngine
 from roundwise.backends.engines.contract import Engine, EngineError, Symbolic
 from roundwise.backends.engines.cudss import ComplexCudssLU, CudssCholesky, CudssLU
 from roundwise.backends.engines.klu import KLUEngine
@@ -11,9 +10,10 @@ from roundwise.backends.engines.pardiso import (
     PardisoLDL,
     PardisoLU,
 )
-from roundwise.backends.engines.superlu import SuperLUEngine, suits_symmetric_mode
+from roundwise.backends.engines.scikit_sparse import CholmodEngine, UmfpackEngine
+from roundwise.backends.engines.superlu import SuperLUEngine
 from roundwise.backends.engines.supernodal import CholeskyEngine, LdlEngine, LuEngine
-from roundwise.backends.engines.umfpack import UmfpackEngine
+from roundwise.backends.engines.symmetric import suits_symmetric_mode
 
 KNOWN_ENGINES: tuple[Engine, ...] = (
     CholeskyEngine(),

@@ -59,7 +59,8 @@ class Engine(ABC):
     runs_on: ClassVar[str] = "cpu"
     """``"cuda"`` if it factorizes on a GPU, to which it copies matrices and right-hand sides."""
     results_depend_on_threads: ClassVar[bool] = False
-    """Whether the last bits of its results change with the number of threads."""
+    """Whether the last bits of its results change with the number of threads, or from call to call
+    (cuDSS)."""
 
     @property
     def installed(self) -> bool:

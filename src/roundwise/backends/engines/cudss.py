@@ -15,7 +15,8 @@ cudss-cholesky
 Both are ordered by nested dissection, on several threads of the processor. Most of a first solve
 goes into that; a pattern is ordered once, whatever formats follow. (On an H200 minimum degree took
 longer on every system of ``benchmarks/bench_cudss.py``, and its factors, too. cuDSS's ``L D L'``
-lost half of the digits of a saddle point without saying so.)
+lost half of the digits of a saddle point without saying so.) The last bits of results change from
+call to call: cuDSS's deterministic mode takes one column at a time, and five times as long.
 """
 
 from __future__ import annotations

@@ -35,13 +35,7 @@ THREADING = "libcudss_mtlayer_gomp.so"
 ANALYSIS, FACTORIZATION, REFACTORIZATION, SOLVE = 3, 4, 8, 0x3F0
 GENERAL, DEFINITE = 0, 3
 FULL, UPPER = 0, 2
-REORDERING, MATCHING, SOLVE_MODE, HOST_THREADS, DETERMINISTIC = (
-    0,
-    3,
-    4,
-    14,
-    24,
-)  # cudssConfigParam_t
+REORDERING, MATCHING, SOLVE_MODE, HOST_THREADS = 0, 3, 4, 14  # cudssConfigParam_t
 INFO, FACTOR_ENTRIES, REPLACED, ROW_ORDER, USER_ORDER = 0, 1, 2, 4, 9  # cudssDataParam_t
 NO_MATCHING, AUTOMATIC_MATCHING = 0, 6
 ALLOCATION_FAILED = 2
@@ -193,7 +187,6 @@ class Cudss:
             self._set(REORDERING, reordering)
             self._set(MATCHING, AUTOMATIC_MATCHING if matching else NO_MATCHING)
             self._set(HOST_THREADS, self.threads)
-            self._set(DETERMINISTIC, 1)
             if order is not None:
                 given = np.ascontiguousarray(order, dtype=np.int32)
                 place, size = given.ctypes.data, given.nbytes

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import SuperLU
 
-import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
@@ -31,13 +30,6 @@ from roundwise.backends.engines.static_pivoting import without_values
 from roundwise.backends.native.storage import finished, loaded, require_native_sparse
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat
-
-NONZERO_DIAGONAL, SYMMETRIC_PATTERN = 0.95, 0.9
-"""The least shares of nonzeros on the diagonal, and of entries off it with a partner across it,
-for which a pattern suits symmetric mode."""
-
-SAMPLE = 500
-"""About how many entries `suits_symmetric_mode` looks at to tell whether a pattern is symmetric."""
 
 DIAGONAL_PIVOT = 0.1
 """In symmetric mode a diagonal entry is taken as pivot if it is this part of the largest."""
@@ -210,18 +202,3 @@ class SuperLUFactors(PermutedFactors):
         if columns is not None:
             X[columns] = X.copy()
         return np.asarray(X)
-
-
-def suits_symmetric_mode(A: sparse.csr_array) -> bool:
-    """Whether most entries have a partner across the diagonal, which has few zeros itself.
-
-    Zeros there, as in a saddle-point matrix, make pivots leave the diagonal: the order that was
-    chosen for it then fills in far more than COLAMD's. A must be in canonical form; some hundred
-    of its entries stand for all.
-    """
-    n = A.shape[0]
-    if np.count_nonzero(A.diagonal()) < NONZERO_DIAGONAL * n:
-        return False
-    step = max(1, A.nnz // SAMPLE)
-    off_diagonal, found = _kernels.sparse_partners(A.indptr, A.indices, step)
-    return found >= SYMMETRIC_PATTERN * off_diagonal

@@ -1,4 +1,4 @@
-"""The pattern of a symmetric matrix: its upper triangle, and whether values are symmetric."""
+"""Symmetric patterns: whether A has one, its upper triangle, whether values are symmetric."""
 
 from __future__ import annotations
 
@@ -13,6 +13,28 @@ from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.formats import FloatFormat
+
+NONZERO_DIAGONAL, SYMMETRIC_PATTERN = 0.95, 0.9
+"""The least shares of nonzeros on the diagonal, and of entries off it with a partner across it,
+for which a pattern suits symmetric mode."""
+
+SAMPLE = 500
+"""About how many entries `suits_symmetric_mode` looks at to tell whether a pattern is symmetric."""
+
+
+def suits_symmetric_mode(A: sparse.csr_array) -> bool:
+    """Whether most entries have a partner across the diagonal, which has few zeros itself.
+
+    Zeros there, as in a saddle-point matrix, make pivots leave the diagonal: the order that was
+    chosen for it then fills in far more than COLAMD's. A must be in canonical form; some hundred
+    of its entries stand for all.
+    """
+    n = A.shape[0]
+    if np.count_nonzero(A.diagonal()) < NONZERO_DIAGONAL * n:
+        return False
+    step = max(1, A.nnz // SAMPLE)
+    off_diagonal, found = _kernels.sparse_partners(A.indptr, A.indices, step)
+    return found >= SYMMETRIC_PATTERN * off_diagonal
 
 
 class SymmetricPattern:

@@ -12,6 +12,7 @@ the length, and so are all numbers that a kernel returns.
 from __future__ import annotations
 
 import math
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 import roundwise._kernels as _kernels
 from roundwise.backends.arrays import is_real_form, is_sparse
 from roundwise.backends.checks import real_matrix
-from roundwise.backends.contract import Analysis, Matrix, UnsupportedFormat, Vector
+from roundwise.backends.contract import Analysis, Matrix, NoAnalysis, UnsupportedFormat, Vector
 from roundwise.backends.native import buffer_pool, exact
 from roundwise.backends.native.complex_matrix import ComplexMatrix
 from roundwise.backends.native.dense import DenseMatrix
@@ -45,13 +46,12 @@ from roundwise.machine.identity import Machine
 from roundwise.machine.threads import PASS, pass_threads
 from roundwise.methods import METHODS
 
+OF_DENSE = {name: methodcaller(name) for name in ("lu", "cholesky", "qr", *STRUCTURED)}
+"""The factorizations of `DenseMatrix`."""
+
 
 def native_formats() -> tuple[FloatFormat, ...]:
     """The formats that this machine runs natively with dense matrices, lowest precision first.
-
-    Returns
-    -------
-    tuple of FloatFormat
 
     Examples
     --------
@@ -148,12 +148,14 @@ class NativeBackend(NativeVectors):
             return known.sparse == sparse and get_format(fmt) in known.formats
         return super().runs(method, fmt, sparse)
 
-    def _analysis(self, A: Any, method: str) -> Analysis:
+    def analyse(self, A: Any, method: str) -> Analysis:
         if is_sparse(A) and method in engine_methods(is_real_form(A)):
             return EngineAnalysis(self, A, method)
         if (known := METHODS.get(method)) and known.prepare is not None:
             return known.prepare(self, A)  # type: ignore[no-any-return]
-        return super()._analysis(A, method)
+        if method in OF_DENSE and isinstance(A, np.ndarray):  # at once: most solves ask for these
+            return NoAnalysis(self, OF_DENSE[method])
+        return super().analyse(A, method)
 
     def _format(self, fmt: str | FloatFormat) -> FloatFormat:
         if fmt is FP64 or fmt is FP32:  # at once: a call on short vectors takes microseconds
@@ -168,7 +170,8 @@ class NativeBackend(NativeVectors):
         return fmt
 
     def matrix(self, A: Any, fmt: str | FloatFormat) -> Matrix:
-        fmt, is_complex = get_format(fmt), is_real_form(A)
+        fmt = fmt if isinstance(fmt, FloatFormat) else get_format(fmt)
+        is_complex = is_real_form(A)
         if fmt == FP64X2:
             return ExactMatrix(A if is_complex else self._matrix(A, FP64).array)
         if is_complex and fmt not in SPARSE_FORMATS:

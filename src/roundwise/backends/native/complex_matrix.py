@@ -20,17 +20,20 @@ from scipy.linalg import blas, lapack
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import Float64Array, checked_vector
-from roundwise.backends.contract import ArithmeticFailure, Factors, Matrix, Status, Vector
+from roundwise.backends.contract import ArithmeticFailure, AtOnce, Factors, Matrix, Status, Vector
 from roundwise.backends.engines.opaque import HiddenFactors, OpaqueFactors
 from roundwise.backends.native.dense import (
     GETRF,
     GETRS,
+    LEAST_STRIP,
     POTRF,
     POTRS,
     has_own_lu,
     interchanged,
+    refined_at_once,
     solve_threads,
 )
+from roundwise.backends.native.exact import EXACT, block_for
 from roundwise.backends.native.indefinite import proved_indefinite, proves_form_indefinite
 from roundwise.backends.native.storage import (
     COMPLEX_DTYPES,
@@ -43,7 +46,7 @@ from roundwise.backends.native.storage import (
     routines,
 )
 from roundwise.backends.real_form import RealForm, complex_columns, real_columns
-from roundwise.formats import FloatFormat
+from roundwise.formats import FP64, FloatFormat
 from roundwise.machine.lu_threads import lu_threads
 from roundwise.machine.threads import factorization_threads
 
@@ -237,13 +240,32 @@ class PlanarLU(HiddenFactors):
     def to(self, fmt: FloatFormat) -> PlanarLU:
         return self if fmt == self.fmt else PlanarLU(fmt, self._packed, self._rows)
 
+    def refined(
+        self,
+        A: Matrix,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        transpose: bool = False,
+    ) -> AtOnce | None:
+        if not isinstance(A, ComplexMatrix) or A.fmt != FP64:
+            return None
+        if self._packed.dtype != DTYPES[self.fmt] or (block := block_for(len(B), True)) == EXACT:
+            return None
+        orders = (self._rows, None) if transpose else (None, self._rows)
+        factors = self._packed, False, not transpose, *orders
+        return refined_at_once(factors, (A.form.rows.T, True, norm), B, target, block, most_steps)
+
     def _solve_columns(self, b: Float64Array, transpose: bool) -> Float64Array:
         # A* x = b says that A' conj(x) = conj(b).
         rows, places = (self._rows, None) if transpose else (None, self._rows)
         parts, x = (len(self._rows), 2 * b.shape[1]), np.empty(b.shape, order="F")
         B = np.empty(parts, DTYPES[self.fmt], order="F")
         _kernels.native_gather_pairs(rows, transpose, np.asfortranarray(b), B)
-        _kernels.native_complex_getrs(self._packed, B, not transpose, solve_threads(self._packed))
+        granted = factorization_threads()
+        threads = granted if b.shape[1] >= LEAST_STRIP else solve_threads(self._packed, granted)
+        _kernels.native_complex_getrs(self._packed, B, not transpose, threads)
         if not _kernels.native_scatter_pairs(places, transpose, B, x):
             raise nonfinite(f"{self.method} solve", self.fmt, b)
         return x

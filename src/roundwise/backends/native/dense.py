@@ -281,6 +281,33 @@ class DenseMatrix(Matrix):
         return ArithmeticFailure(breakdown, kernel, self.fmt, info - 1)
 
 
+def refined_at_once(
+    factors: tuple[Any, ...],
+    matrix: tuple[Any, ...],
+    B: Vector,
+    target: float,
+    block: int,
+    most_steps: int,
+) -> AtOnce | None:
+    """What `native_refine` makes of a vector or columns; None if it does not reach the target.
+
+    `factors` and `matrix` are its arguments: the packed factors with how they are used, and A's
+    contiguous columns, whether they are rows, and the norm.
+    """
+    if B.shape[1:] == (0,):
+        return None
+    packed, granted = factors[0], factorization_threads()
+    columns = B.shape[1] if B.ndim == 2 else 1
+    threads = granted if columns >= LEAST_STRIP else solve_threads(packed, granted)
+    passes = granted if packed.size * columns >= PASS else ONE_THREAD
+    X, R = np.empty(B.shape, order="F"), np.empty(B.shape, order="F")
+    errors = np.empty(columns)
+    rest = target, block, most_steps, B, X, R, errors, threads, passes
+    given: tuple[Any, ...] = (*factors, *matrix, *rest)
+    found = _kernels.native_refine(*given)
+    return AtOnce(X, R, errors, *found[1:]) if found[0] else None
+
+
 class DenseFactors(PermutedFactors):
     """LU or Cholesky factors of A, or of A' if that was the one with contiguous columns.
 
@@ -384,39 +411,22 @@ class DenseFactors(PermutedFactors):
         return total, *norms
 
     def refined(
-        self, A: Matrix, norm: float, B: Vector, target: float, most_steps: int
+        self,
+        A: Matrix,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        transpose: bool = False,
     ) -> AtOnce | None:
         if not isinstance(A, DenseMatrix) or A.fmt != FP64 or not self._refines:
             return None
-        if A._columns.dtype != np.float64 or B.shape[1:] == (0,):
+        if A._columns.dtype != np.float64:
             return None
-        packed, shape = self._packed, B.shape
-        columns = shape[1] if len(shape) == 2 else 1
-        granted = factorization_threads()
-        threads = granted if columns >= LEAST_STRIP else solve_threads(packed, granted)
-        passes = granted if packed.size >= PASS else ONE_THREAD
-        X, R = np.empty(shape, order="F"), np.empty(shape, order="F")
-        errors = np.empty(columns)
-        found = _kernels.native_refine(
-            packed,
-            not self._is_lu,
-            self._transposed,
-            self.perm,
-            self.order,
-            A._columns,
-            A._transposed,
-            norm,
-            target,
-            block_for(len(packed)),
-            most_steps,
-            B,
-            X,
-            R,
-            errors,
-            threads,
-            passes,
-        )
-        return AtOnce(X, R, errors, *found[1:]) if found[0] else None
+        orders = (self.order, self.perm) if transpose else (self.perm, self.order)
+        factors = self._packed, not self._is_lu, self._transposed != transpose, *orders
+        matrix = A._columns, A._transposed, norm
+        return refined_at_once(factors, matrix, B, target, block_for(len(A._columns)), most_steps)
 
     @cached_property
     def _refines(self) -> bool:

@@ -50,6 +50,7 @@ def block_for(n: int, is_complex: bool = False) -> int:
     return EXACT if n <= EXACT_UP_TO else math.floor(SHARE * math.sqrt(n)) - 1
 
 
+@lru_cache(maxsize=1024)
 def error_of(n: int, block: int = EXACT, is_complex: bool = False) -> float:
     """The `error` above, for rows of at most n entries.
 

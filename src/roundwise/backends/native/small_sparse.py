@@ -32,6 +32,7 @@ from roundwise.backends.engines.superlu import OPTIONS
 from roundwise.backends.engines.supernodal import SupernodalSymbolic
 from roundwise.backends.native import exact
 from roundwise.formats import FP64
+from roundwise.methods.contract import Shape
 
 Array = NDArray[np.float64]
 Solve = Callable[[Array], Array]
@@ -132,13 +133,18 @@ def is_for_dense(lu: SparseLU, columns: int) -> bool:
 
 
 def factorized(
-    lu: SparseLU, columns: int, panels: bool, again: bool = False
+    lu: SparseLU,
+    columns: int,
+    panels: bool,
+    again: bool = False,
+    rival: Callable[[Shape], float] | None = None,
 ) -> SparseLU | Inverse | Orders | Literal["dense"] | None:
     """The matrix itself once it is factorized, DENSE, another engine's factors, orders, or None.
 
     None if A is singular in FP64, or better left to the general decision; so are orders. `panels`
     is False for a caller who would rather have orders than the engine that needs them; `again`
-    tells of a sequence, whose next matrix will be factorized with the same pivots.
+    tells of a sequence, whose next matrix will be factorized with the same pivots. `rival` prices
+    what the general decision could choose besides.
     """
     if lu.stored > LARGEST:
         return None
@@ -156,6 +162,8 @@ def factorized(
         return DENSE if dense < least else None if is_complex else _by_partial_pivoting(lu)
     left = (LEFT_AGAIN if again else LEFT).of(lu)
     left += SPARSE_COLUMN * columns * (2 * lu.filled + lu.stored)
+    if rival is not None and rival(_shape_of(lu, columns)) < min(dense, left):
+        return None
     if dense < left:
         return DENSE
     if not is_complex:
@@ -168,6 +176,13 @@ def factorized(
     if lu.result == "zero pivot" or is_complex:
         return None
     return DENSE if dense < least else _by_partial_pivoting(lu) if least < DECISION else None
+
+
+def _shape_of(lu: SparseLU, columns: int) -> Shape:
+    """What an analysis has counted, as prices of methods know it."""
+    squares = float((np.diff(lu.rows[0]).astype(np.float64) ** 2).sum())
+    counts = float(lu.filled), 2.0 * lu.counted, 0.0, squares
+    return Shape(lu.n, lu.stored, columns, *counts)
 
 
 def _other_way(lu: SparseLU, left: float, columns: int, panels: bool) -> Inverse | Orders | None:

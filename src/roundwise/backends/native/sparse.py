@@ -29,8 +29,9 @@ from roundwise.backends.engines import COMPLEX_ENGINES, ENGINES, Engine, Symboli
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.pooled import PooledFactors
 from roundwise.backends.engines.static_pivoting import without_values
-from roundwise.backends.engines.superlu import SuperLUFactors, SuperLUSymbolic, suits_symmetric_mode
+from roundwise.backends.engines.superlu import SuperLUFactors, SuperLUSymbolic
 from roundwise.backends.engines.supernodal import SupernodalEngine, SupernodalSymbolic
+from roundwise.backends.engines.symmetric import suits_symmetric_mode
 from roundwise.backends.native.complex_matrix import ComplexFactors
 from roundwise.backends.native.storage import COMPLEX_DTYPES, DTYPES, finished, loaded, nonfinite
 from roundwise.backends.real_form import compressed

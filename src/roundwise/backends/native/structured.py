@@ -19,7 +19,7 @@ from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP64, FloatFormat
 
 Array = NDArray[np.float64]
-Orders = tuple[NDArray[np.int32], NDArray[np.int32]]
+RowsAndColumns = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 STRUCTURED = ("banded", "triangular")
 """The methods of this file. Every matrix is a band, if a wide one; not every one is a triangle."""
@@ -50,7 +50,7 @@ def structured_method_and_diagonals(A: Array) -> tuple[str | None, int]:
     return None if triangular_orders(A) is None else "triangular", 0
 
 
-def triangular_orders(A: Array) -> Orders | None:
+def triangular_orders(A: Array) -> RowsAndColumns | None:
     """Orders of rows and columns that make A lower triangular, if counting entries finds them.
 
     Where all entries of the triangle are nonzero, as they are in most, their numbers tell.

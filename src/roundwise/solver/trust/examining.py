@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
-from roundwise.algorithms.accuracy import default_tolerance
-from roundwise.algorithms.conditioning import LOST, RESOLVED, Conditioning, lost_pivots
+from roundwise.algorithms.accuracy import default_tolerance, lost_pivots
+from roundwise.algorithms.conditioning import LOST, RESOLVED, Conditioning
 from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product
 from roundwise.backends import ArithmeticFailure, Factors
 from roundwise.backends.arrays import on_host

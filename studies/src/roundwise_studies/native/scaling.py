@@ -36,6 +36,8 @@ from roundwise_studies.report import (
 from roundwise_studies.report.timing import ratios_against_size
 
 Array = NDArray[np.float64]
+Systems = Iterator[tuple[str, LinearSystem]]
+Curves = dict[str, dict[str, tuple[list[int], list[float]]]]
 STOP = DeploymentRule(max_steps=30)
 LU_IR = LuIR(stop=STOP)
 GMRES_IR = GmresIR(tolerance=1e-4, restart=30, stop=STOP)
@@ -97,7 +99,7 @@ def sparse_methods() -> Iterator[Method]:
         yield Method(name, DirectSolve(name), "fp64", slow_3d=True)
 
 
-def dense_systems(sizes: tuple[int, ...]) -> Iterator[tuple[str, LinearSystem]]:
+def dense_systems(sizes: tuple[int, ...]) -> Systems:
     """Matrices that are cheap to make: Gaussian, nearly singular, and with a heavy diagonal."""
     for n in sizes:
         rng = np.random.default_rng(n)
@@ -117,14 +119,14 @@ def nearly_singular(A: Array, kappa: float, rng: np.random.Generator) -> Array:
     w /= np.linalg.norm(w)
     # ||A|| is about 2 sqrt(n), and ||w' A^-1|| is divided by how much w is shrunk.
     shrunk = 2 * np.sqrt(n) * np.linalg.norm(np.linalg.solve(A.T, w)) / kappa
-    return A - (1 - shrunk) * np.outer(A @ w, w)
+    return np.asarray(A - (1 - shrunk) * np.outer(A @ w, w))
 
 
 def poisson_3d(m: int) -> LinearSystem:
     return LinearSystem.from_solution(laplace_3d(m), np.random.default_rng(m).standard_normal(m**3))
 
 
-def sparse_systems(planes: tuple[int, ...], cubes: tuple[int, ...]) -> Iterator:
+def sparse_systems(planes: tuple[int, ...], cubes: tuple[int, ...]) -> Systems:
     for m in planes:
         yield "Poisson 2-D", poisson_2d(m)
         yield "convection-diffusion 2-D", convection_diffusion_2d(m, 0.01, (5.0, -3.0))
@@ -149,7 +151,7 @@ def measure(family: str, problem: LinearSystem, method: Method) -> Measured:
     factors = factor_bytes(shared, method)
     del shared
     times = [
-        method.algorithm.run(problem, method.action, backend).seconds
+        method.algorithm.run(problem, method.action, backend).seconds or 0.0
         for _ in range(REPEATS if elapsed < LONG else 1)
     ]
     return Measured(
@@ -171,7 +173,7 @@ def factor_bytes(shared: Shared, method: Method) -> float:
     return float("nan") if factors is None else float(factors.entries * fmt.storage_bytes)
 
 
-def study(systems: Iterator, methods: list[Method]) -> list[Measured]:
+def study(systems: Systems, methods: list[Method]) -> list[Measured]:
     found = []
     for family, problem in systems:
         for method in methods:
@@ -217,8 +219,8 @@ def table(caption: str, found: list[Measured], reference: str) -> Table:
     )
 
 
-def curves(found: list[Measured], reference: str) -> dict:
-    cases: dict = {}
+def curves(found: list[Measured], reference: str) -> Curves:
+    cases: Curves = {}
     for m in sorted(found, key=lambda m: m.n):
         if m.method != reference:
             sizes, ratios = cases.setdefault(m.family, {}).setdefault(m.method, ([], []))
