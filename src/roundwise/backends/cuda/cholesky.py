@@ -13,8 +13,10 @@ import numpy as np
 
 from roundwise.backends.arrays import on_host
 from roundwise.backends.contract import ArithmeticFailure, Status
+from roundwise.backends.cuda.cublas import space_for
 from roundwise.backends.cuda.device import Device, address, storage_type
 from roundwise.backends.cuda.lu import Packed, moderating_scale
+from roundwise.backends.cuda.plan import Plan, run_plan
 from roundwise.backends.cuda.products import PRODUCTS, split
 from roundwise.backends.cuda.substitution import Triangles, invert_blocks
 from roundwise.formats import FloatFormat
@@ -29,8 +31,8 @@ def factorize(device: Device, A: Any, fmt: FloatFormat) -> Packed:
     xp, n, real = device.xp, len(A), storage_type(fmt)
     by_units = PRODUCTS[fmt.name].parts > 0
     scale = moderating_scale(device, A, fmt)
-    triangles, _ = Triangles.allocate(device, n, real, is_symmetric=True)
-    triangles.prepare(device)
+    spaces = (2, space_for(n)), np.uint8
+    triangles, arrays = Triangles.allocate(device, n, real, is_symmetric=True, spaces=spaces)
     a = triangles.lu[:, :n]
     xp.multiply(A, scale, out=a, casting="unsafe")
     if by_units:
@@ -39,7 +41,12 @@ def factorize(device: Device, A: Any, fmt: FloatFormat) -> Packed:
     else:
         failed = xp.zeros(2, dtype=np.int32)
         device.cholesky((address(triangles.lu), triangles.ld), n, real, address(failed), upper=True)
-    invert_blocks(device, triangles, True, 0, n)
+
+    def invert(plan: Plan) -> None:
+        triangles.prepare(plan)
+        invert_blocks(plan, triangles, True, 0, n)
+
+    run_plan(device, ("inverses of U", n, real), invert, triangles.arena, arrays["spaces"])
     indefinite, overflow = on_host(failed).tolist()
     if indefinite:
         raise ArithmeticFailure(Status.NOT_POSITIVE_DEFINITE, _KERNEL, fmt)
