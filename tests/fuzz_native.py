@@ -524,7 +524,19 @@ def supernodal(a: Arrays) -> None:
     if a.rng.random() < 0.2:  # pivots of other factors
         pivots = a.array(a.rng.integers(-n - 2, n + 2, n), np.int32)
     b = a.numbers(a.length(n), int(a.rng.integers(0, 4)), dtype=dtype)
-    kernels.supernodal_solve(plan, storage, pivots, b, a.flag(), a.threads())
+    if a.flag():
+        kernels.supernodal_solve(plan, storage, pivots, b, a.flag(), a.threads())
+        return
+    count = int(a.rng.integers(0, 4))
+    rows, places = (a.order(n) if a.flag() else None for _ in range(2))
+    B, x, r = (a.numbers(a.length(n), a.length(count)) for _ in range(3))
+    matrix = a.array(starts, np.int32), columns, a.numbers(a.length(len(indices)))
+    limits = (float(a.rng.choice(group)) for group in (NUMBERS, (1e-10, -1.0, np.nan)))
+    steps = int(a.rng.choice((0, 1, 3, 10, -1)))
+    kernels.supernodal_refine(
+        *(plan, storage, pivots, rows, places, *matrix, *limits, steps),
+        *(B, x, r, a.numbers(a.length(count)), a.threads(), a.threads()),
+    )
 
 
 FORMATS = [get_format(name) for name in ("bf16", "fp16", "tf32", "fp32", "fp64", "e4m3")]

@@ -420,6 +420,26 @@ def supernodal_factorize(
     threads: int,
     /,
 ) -> tuple[int, int, int]: ...
+def supernodal_refine(
+    plan: SupernodalPlan,
+    storage: _Computed,
+    pivots: _Index,
+    rows: _Index | None,
+    places: _Index | None,
+    starts: _Index,
+    indices: _Index,
+    values: _Vector,
+    norm: float,
+    target: float,
+    most_steps: int,
+    b: _Vector,
+    x: _Vector,
+    r: _Vector,
+    errors: _Vector,
+    threads: int,
+    pass_threads: int,
+    /,
+) -> tuple[bool, float, float, float, list[float]]: ...
 def supernodal_solve(
     plan: SupernodalPlan,
     storage: _Computed,

@@ -34,6 +34,9 @@ class GivenColumns(ScaledColumns):
     dtype: Any = field(kw_only=True)  # float32 if A and b are, else float64: of the answer
 
 
+_ON_CUDA = (2, 13)
+"""DLPack's numbers of CUDA's memory, and of memory that CUDA manages."""
+
 _ZERO = np.zeros(1)
 _ZERO.flags.writeable = False
 
@@ -147,6 +150,19 @@ def is_transposed(trans: Any) -> bool:
     raise ValueError(f"trans = {trans!r}; choose 'N' or 0 for A, 'T' or 1 for its transpose")
 
 
+def is_on_device(x: Any) -> bool:
+    """Whether x is an array in the memory of a GPU."""
+    if isinstance(x, np.ndarray) or is_sparse(x):
+        return False
+    where = getattr(x, "__dlpack_device__", None)
+    return where is not None and where()[0] in _ON_CUDA
+
+
+def given_array(name: str, values: Any) -> Any:
+    """An array of a GPU as it is; anything else as a NumPy array."""
+    return values if is_on_device(values) else dense_array(name, values, real=False)
+
+
 def dense_array(name: str, values: Any, real: bool = True) -> NDArray[Any]:
     """An array-like as an array; refuses what NumPy would silently misread.
 
@@ -197,9 +213,8 @@ def check_dtype(name: str, dtype: np.dtype[Any]) -> None:
         return
     if np.issubdtype(dtype, np.complexfloating):
         raise TypeError(
-            f"{name} is complex ({dtype}), and this takes real numbers only; pass NumPy or SciPy "
-            "arrays to roundwise.solve or factor(A), which solve complex systems on the CPU, or "
-            f"pass {name}.real if that is meant"
+            f"{name} is complex ({dtype}), and this takes real numbers only; call roundwise.solve "
+            f"or factor(A), which solve complex systems, or pass {name}.real if that is meant"
         )
     if not np.can_cast(dtype, np.float64):
         raise TypeError(

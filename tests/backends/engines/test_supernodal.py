@@ -12,8 +12,8 @@ from scipy.sparse.linalg import spsolve
 
 import roundwise as rw
 from roundwise import _kernels
-from roundwise.backends import ENGINES, ArithmeticFailure, Status
-from roundwise.backends.engines import static_pivoting, supernodal
+from roundwise.backends import ENGINES, ArithmeticFailure, NativeBackend, Status
+from roundwise.backends.engines import structure, supernodal
 from roundwise.backends.native.sparse import EngineAnalysis
 from roundwise.problems import convection_diffusion_2d, laplace_3d, poisson_2d
 
@@ -329,7 +329,7 @@ def test_matching_makes_a_zero_diagonal_large(seed):
     A.setdiag(0.0)
     A = sparse.csr_array(A)
     A.eliminate_zeros()
-    matched = static_pivoting.matched_rows(static_pivoting.Lines(A))
+    matched = structure.matched_rows(structure.Lines(A))
     assert sorted(matched) == list(range(n))
     assert (abs(A[matched].diagonal()) == 5.0).all()
     b = rng.standard_normal(n)
@@ -346,7 +346,7 @@ def test_matching_has_the_largest_product():
         A[np.arange(5), rng.permutation(5)] = 1.0
         products = [np.prod(A[list(p), np.arange(5)]) for p in permutations(range(5))]
         csr = sparse.csr_array(A)
-        matched = static_pivoting.matched_rows(static_pivoting.Lines(csr))
+        matched = structure.matched_rows(structure.Lines(csr))
         if matched is None:  # strong enough as it is
             continue
         assert np.prod(A[matched].diagonal()) == pytest.approx(max(products), rel=1e-12)
@@ -354,9 +354,9 @@ def test_matching_has_the_largest_product():
 
 def test_no_matching_where_it_is_not_needed_or_impossible():
     A = poisson_2d(6).A
-    assert static_pivoting.matched_rows(static_pivoting.Lines(A)) is None
+    assert structure.matched_rows(structure.Lines(A)) is None
     singular = sparse.csr_array(np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]))
-    assert static_pivoting.matched_rows(static_pivoting.Lines(singular)) is None
+    assert structure.matched_rows(structure.Lines(singular)) is None
     with pytest.raises(rw.backends.ArithmeticFailure) as failure:
         factors(singular, "lu")
     assert failure.value.status is rw.backends.Status.ZERO_PIVOT
@@ -454,16 +454,16 @@ def test_balanced_rows_and_columns_have_similar_largest_entries(symmetric):
     f = e if symmetric else f
     rows = np.repeat(np.arange(n), np.diff(A.indptr))
     values = np.ldexp(A.data, e[rows] + f[A.indices])
-    found = static_pivoting.balancing(A, values, symmetric)
+    found = structure.balancing(A, values, symmetric)
     assert found is not None
-    scaled = static_pivoting.scaled_by(A, values, found)
+    scaled = structure.scaled_by(A, values, found)
     assert np.array_equal(scaled, np.ldexp(values, found[0][rows] + found[1][A.indices]))
     for maxima in (
         np.maximum.reduceat(scaled, A.indptr[:-1]),
         sparse.csr_array((scaled, A.indices, A.indptr), shape=A.shape).max(axis=0).toarray(),
     ):
         assert np.log2(maxima).max() - np.log2(maxima).min() <= 12
-    assert static_pivoting.balancing(A, A.data, symmetric) is None
+    assert structure.balancing(A, A.data, symmetric) is None
 
 
 def test_values_are_counted():
@@ -471,3 +471,30 @@ def test_values_are_counted():
     analysis = ENGINES["cholesky"].analyse(A, "amd")
     with pytest.raises(ValueError, match="pass one number for each"):
         analysis.factorize(A.data[:-1], rw.FP64)
+
+
+@pytest.mark.parametrize("fmt", ["fp32", "fp64"])
+@pytest.mark.parametrize("shape", [(300,), (300, 1), (300, 4)])
+def test_refinement_by_one_call(fmt, shape):
+    """X is as good as was asked for, R its residual; what cannot be is refused."""
+    rng, backend = np.random.default_rng(3), NativeBackend()
+    A = poisson_2d(20).A[:300][:, :300]
+    A.sort_indices()
+    factors = backend.analyse(A, "cholesky/amd").factorize(A, fmt)
+    B, target = np.asfortranarray(rng.standard_normal(shape)), 1e-15
+    norm = float(abs(A).sum(axis=1).max())
+    matrix = backend.matrix(A, "fp64")
+    found = factors.refined(matrix, norm, B, target, 30)
+    assert found.X.shape == found.R.shape == B.shape
+    X = found.X.reshape(300, -1)
+    R = backend.residual(matrix, X, B.reshape(300, -1))
+    assert np.array_equal(found.R.reshape(300, -1), R)
+    sizes = norm * abs(X).max(axis=0) + abs(B.reshape(300, -1)).max(axis=0)
+    assert (found.errors <= target).all()
+    np.testing.assert_allclose(abs(R).max(axis=0), found.errors * sizes, rtol=1e-12)
+    assert found.error == found.errors.max()
+    assert (len(found.history) > 0) == (fmt == "fp32")
+    assert factors.refined(matrix, norm, B, target, 30, transpose=True) is None
+    assert factors.refined(matrix, norm, B * np.nan, target, 30) is None
+    assert factors.refined(matrix, norm, B, 1e-30, 30) is None
+    assert (factors.refined(matrix, norm, B, target, 0) is None) == (fmt == "fp32")

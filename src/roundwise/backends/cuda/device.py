@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import re
 import warnings
 from functools import cache
 from importlib import resources
@@ -33,10 +32,13 @@ _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 _COMPUTE_FP32, _COMPUTE_FP64, _COMPUTE_TF32 = 68, 70, 77
 _DEFAULT_ALGORITHM = -1
 
-_INCLUDE = re.compile(r'#include "(.*)"')
 _log = logging.getLogger(__name__)
 
 __all__ = ["Device", "DeviceUnavailable", "address", "get_device", "is_available", "why_not"]
+
+
+Constants = tuple[tuple[str, int], ...]
+"""Names and values that a source is compiled with."""
 
 
 class DeviceUnavailable(RoundwiseError, RuntimeError):
@@ -50,7 +52,7 @@ class Device:
         self.xp = xp
         self.cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
         self.driver = importlib.import_module("cupy_backends.cuda.api.driver")
-        self._kernels: dict[tuple[str, str, Any, Any], Any] = {}
+        self._kernels: dict[tuple[str, str, Any, Any, Constants], Any] = {}
         self._cusolver = importlib.import_module("cupy_backends.cuda.libs.cusolver")
         self._linalg = importlib.import_module("cupyx.scipy.linalg")
         self._scalars = scalars()
@@ -109,32 +111,38 @@ class Device:
         args: tuple[Any, ...],
         real: Any = np.float64,
         stored: Any = None,
+        constants: Constants = (),
     ) -> None:
         """Run a kernel of a source file, which is compiled for types of numbers.
 
-        `real` is the type that it computes in, `stored` that of the numbers it reads.
+        `real` is the type that it computes in, `stored` that of the numbers it reads. `constants`
+        are names and values that the source is compiled with. "one+two" are two files, one after
+        the other.
         """
         grid = (grid,) if isinstance(grid, int) else grid
-        self.kernel(source, kernel, real, stored)(grid, (block,), args)
+        self.kernel(source, kernel, real, stored, constants)(grid, (block,), args)
 
-    def kernel(self, source: str, kernel: str, real: Any, stored: Any = None) -> Any:
+    def kernel(
+        self, source: str, kernel: str, real: Any, stored: Any = None, constants: Constants = ()
+    ) -> Any:
         """A kernel of a source file, compiled for types of numbers; see `launch`."""
         stored = real if stored is None else stored
-        key = (source, kernel, real, stored)
+        key = (source, kernel, real, stored, constants)
         function = self._kernels.get(key)
         if function is None:
-            module = self._module(source, np.dtype(real), np.dtype(stored))
+            module = self._module(source, np.dtype(real), np.dtype(stored), constants)
             function = self._kernels[key] = module.get_function(kernel)
         return function
 
     @cache  # noqa: B019  (there is one device object)
-    def _module(self, source: str, real: Any, stored: Any) -> Any:
-        options = ("--std=c++17", f"-DREAL={_REAL[real]}", f"-DSTORED={_REAL[stored]}")
-        module, start = self.xp.RawModule(code=source_of(source), options=options), perf_counter()
+    def _module(self, source: str, real: Any, stored: Any, constants: Constants) -> Any:
+        types = (("REAL", _REAL[real]), ("STORED", _REAL[stored]))
+        options = ("--std=c++17", *(f"-D{name}={of}" for name, of in (*types, *constants)))
+        module, start = self.xp.RawModule(code=source_text(source), options=options), perf_counter()
         module.compile()
         _log.info(
-            "kernels %s for %s and %s: %.1f s (compiled once on a machine, then in CuPy's cache)",
-            *(source, real, stored, perf_counter() - start),
+            "kernels %s for %s: %.1f s (compiled once on a machine, then in CuPy's cache)",
+            *(source, " ".join(options[1:]), perf_counter() - start),
         )
         return module
 
@@ -220,14 +228,16 @@ class Device:
         """Substitution with what `lu_factor` returned."""
         return self._linalg.lu_solve(factors, B, trans=int(transpose), check_finite=False)
 
+    def solve_triangular(self, L: Any, B: Any, lower: bool = True, transposed: bool = False) -> Any:
+        """``L X = B``, or ``L' X = B``, for a triangle, by cuBLAS."""
+        solve = self._linalg.solve_triangular
+        return solve(L, B, trans=int(transposed), lower=lower, check_finite=False)
 
-def source_of(source: str) -> str:
-    """The text of a file of kernels, with what it includes."""
 
-    def read(name: str) -> str:
-        return resources.files(__package__).joinpath("kernels", name).read_text("utf-8")
-
-    return _INCLUDE.sub(lambda found: read(found[1]), read(f"{source}.cu"))
+def source_text(source: str) -> str:
+    """The text of a source file of kernels; of "one+two" that of both."""
+    folder = resources.files(__package__).joinpath("kernels")
+    return "".join(folder.joinpath(f"{name}.cu").read_text("utf-8") for name in source.split("+"))
 
 
 def scalars() -> dict[tuple[str, float], Any]:

@@ -95,6 +95,12 @@ class Packed:
     """The magnitudes of U's diagonal, on the host; None of a Cholesky factorization."""
 
     @property
+    def diagonal(self) -> Any:
+        """The magnitudes of U's diagonal, on the host, read now."""
+        diagonal = self.device.xp.diagonal(self.triangles.lu[:, : self.n])
+        return on_host(abs(diagonal).astype(np.float64))
+
+    @property
     def device(self) -> Device:
         return self.triangles.device
 

@@ -155,6 +155,11 @@ class CudaFactors(Factors):
     def pivots(self) -> Vector | None:
         return None if self.method in CHOLESKY else self._packed.pivots
 
+    @cached_property
+    def diagonal(self) -> Any:
+        """That of Cholesky's L."""
+        return getattr(self._packed, "diagonal", None) if self.method in CHOLESKY else None
+
     def to(self, fmt: FloatFormat) -> CudaFactors:
         return CudaFactors(self._packed, fmt, self.method, applied=fmt)
 

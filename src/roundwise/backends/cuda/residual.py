@@ -35,7 +35,7 @@ def residual(device: Device, A: Any, X: Any, B: Any, block: int = exact.EXACT) -
         kernel, threads = (f"residual_groups_{side}", side**2 // 32) if group else _EXACT
         args = *_steps(A), *sizes, *_steps(X), *_steps(B), *_steps(R)
         grid = -(-n // side), -(-columns // side)
-        device.launch("columns", kernel, grid, threads, args, np.float64, A.dtype.type)
+        device.launch("twofold+columns", kernel, grid, threads, args, np.float64, A.dtype.type)
         return R
     by_rows, ld = _layout(A)
     x, b, r = (xp.ascontiguousarray(M.reshape(-1)) for M in (X, B, R))
@@ -84,7 +84,7 @@ def _layout(A: Any) -> tuple[bool, int]:
 
 
 def _launch(device: Device, kernel: str, grid: Any, block: int, args: Any, A: Any) -> None:
-    device.launch("exact", kernel, grid, block, args, np.float64, A.dtype.type)
+    device.launch("twofold+exact", kernel, grid, block, args, np.float64, A.dtype.type)
 
 
 def probe_rows(device: Device, A: Any, count: int) -> NDArray[np.float64]:

@@ -21,8 +21,8 @@ from roundwise.algorithms.accuracy import default_tolerance, lost_pivots
 from roundwise.algorithms.conditioning import LOST, RESOLVED, Conditioning
 from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product
 from roundwise.backends import ArithmeticFailure, Factors
-from roundwise.backends.arrays import on_host
-from roundwise.backends.doubled import doubled_residual
+from roundwise.backends.arrays import is_sparse, on_host
+from roundwise.backends.native import exact
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.formats import FP32, FP64, FloatFormat
@@ -131,7 +131,7 @@ class Examiner:
 
     def _residual(self, X: Array, B: Array) -> Array:
         """``B - A X`` in twice the precision."""
-        return doubled_residual(self._backend, self._matrix.A, X, B)  # type: ignore[no-any-return]
+        return exact.doubled_residual(self._backend, self._matrix.A, X, B)  # type: ignore[no-any-return]
 
     def knowledge(self, answer: Examined) -> Knowledge:
         """What can be known of the error of an answer, once somebody asks for it."""
@@ -385,6 +385,7 @@ def knowledge_of(
 
 
 def _examined_afresh(A: Any, b: Any, x: Any) -> ErrorEstimate:
+    A, b, x = (y if is_sparse(y) else on_host(y) for y in (A, b, x))  # small systems
     system = prepare(A)
     given, taken = system.taken(b), system.taken(x).columns
     examiner, done, estimates = Examiner(system), 0, []

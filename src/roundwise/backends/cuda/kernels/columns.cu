@@ -1,7 +1,5 @@
 // Residuals of several columns at a time; rounded to double at the end.
 
-#include "twofold.cuh"
-
 // r = b - a x for several columns, in twice the precision: SIDE x SIDE entries of r to a thread
 // block, 4 x 4 to a thread, STEP products of each at a time. Rows and columns of the arrays are any
 // distances apart.

@@ -1,7 +1,5 @@
 // Residuals in double-double (about 106 bits), rounded to double at the end; norms of rows.
 
-#include "twofold.cuh"
-
 __device__ __forceinline__ Twofold shuffled(Twofold x, int step) {
     return {__shfl_xor_sync(0xffffffffu, x.high, step), __shfl_xor_sync(0xffffffffu, x.low, step)};
 }
