@@ -45,8 +45,8 @@ from tqdm import tqdm
 
 import roundwise as rw
 from roundwise.backends import ENGINES, ArithmeticFailure
+from roundwise.backends.engines.structure import suits_symmetric_mode
 from roundwise.backends.engines.superlu import OPTIONS
-from roundwise.backends.engines.symmetric import suits_symmetric_mode
 from roundwise.machine.identity import Machine
 from roundwise.problems import laplace_3d, randsvd, read_matrix_market
 from roundwise.problems.pde import convection_diffusion_3d

@@ -8,7 +8,6 @@ import subprocess
 import threading
 import warnings
 from functools import cache
-from importlib import resources
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.linalg
 
-from roundwise.backends.cuda.device import Device, scalars
+from roundwise.backends.cuda.device import Device, scalars, source_text
 
 _HERE = Path(__file__).parent
 _SIGNATURE = re.compile(r'extern "C" __global__ void __launch_bounds__\([^)]*\)\s*(\w+)\(([^)]*)\)')
@@ -115,15 +114,17 @@ class HostDevice(Device):
     def synchronize(self) -> None:
         pass
 
-    def kernel(self, source: str, kernel: str, real: Any, stored: Any = None) -> Any:
+    def kernel(
+        self, source: str, kernel: str, real: Any, stored: Any = None, constants: Any = ()
+    ) -> Any:
         names = np.dtype(real).name, np.dtype(real if stored is None else stored).name
         with _COMPILING:
-            library, parameters = compiled(self._folder, source, *names)
-            found = self._kernels.get((source, kernel, *names))
+            library, parameters = compiled(self._folder, source, *names, constants)
+            found = self._kernels.get((source, kernel, *names, constants))
             if found is None:
                 types = [_ctype(parameter) for parameter in parameters[kernel]]
                 found = _Kernel(getattr(library, f"run_{kernel}"), types)
-                self._kernels[source, kernel, *names] = found
+                self._kernels[source, kernel, *names, constants] = found
         return found
 
     def cholesky(self, A: Any) -> Any:
@@ -207,20 +208,22 @@ def _ctype(parameter: str) -> Any:
 
 
 @cache
-def compiled(folder: Path, source: str, real: str, stored: str) -> tuple[Any, dict[str, list[str]]]:
+def compiled(
+    folder: Path, source: str, real: str, stored: str, constants: tuple[tuple[str, int], ...] = ()
+) -> tuple[Any, dict[str, list[str]]]:
     """The library of a source file, and the parameters of its kernels."""
-    text = (
-        resources.files("roundwise.backends.cuda").joinpath("kernels", f"{source}.cu").read_text()
-    )
+    text = source_text(source)
     found = {
         name: [" ".join(p.split()) for p in inside.split(",")]
         for name, inside in _SIGNATURE.findall(text)
     }
     launchers = [_launcher(name, parameters) for name, parameters in found.items()]
-    path = folder / f"{source}_{real}_{stored}"
+    path = folder / "_".join([source, real, stored, *(str(value) for _, value in constants)])
+    defined = "".join(f"#define {name} {value}\n" for name, value in constants)
     path.with_suffix(".cpp").write_text(
         f'#include "{_HERE / "cuda_shim.hpp"}"\n'
         f"#define REAL {_REAL[real]}\n#define STORED {_REAL[stored]}\n"
+        + defined
         + text
         + "\n".join(launchers)
     )

@@ -123,6 +123,10 @@ template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
     return exchanged(value)[(running % 32) ^ mask];
 }
+template <class T>
+T __shfl_sync(unsigned, T value, int lane, int width) {
+    return exchanged(value)[running % 32 / width * width + lane % width];
+}
 inline unsigned __reduce_max_sync(unsigned, unsigned value) {
     const auto values = exchanged(value);
     return *std::max_element(values.begin(), values.end());

@@ -44,6 +44,8 @@ class ndarray(NDArrayOperatorsMixin):
     itemsize = property(lambda self: self._values.itemsize)
     flags = property(lambda self: self._values.flags)
     T = property(lambda self: ndarray(self._values.T))
+    real = property(lambda self: ndarray(self._values.real), lambda self, x: _set(self, "real", x))
+    imag = property(lambda self: ndarray(self._values.imag), lambda self, x: _set(self, "imag", x))
 
     def __getitem__(self, index):
         return ndarray(np.asarray(self._values[_bare_index(index)]))
@@ -85,11 +87,30 @@ class ndarray(NDArrayOperatorsMixin):
     def reshape(self, *shape):
         return ndarray(self._values.reshape(*shape))
 
+    def view(self, dtype):
+        return ndarray(self._values.view(dtype))
+
+    def conj(self):
+        return ndarray(self._values.conj())
+
+    def swapaxes(self, one, other):
+        return ndarray(self._values.swapaxes(one, other))
+
+    def transpose(self, *axes):
+        return ndarray(self._values.transpose(*axes))
+
+    def ravel(self):
+        return ndarray(self._values.ravel())
+
     def diagonal(self):
         return ndarray(self._values.diagonal())
 
     def __dlpack_device__(self):
         return (2, 0)
+
+
+def _set(array, part, values):
+    setattr(array._values, part, _bare(values))
 
 
 def _reduction(name):

@@ -7,7 +7,8 @@ import numpy as np
 from scipy import linalg
 
 import roundwise as rw
-from roundwise.backends.cuda import cholesky, lu, residual
+from roundwise import _kernels
+from roundwise.backends.cuda import cholesky, lu, residual, stacks
 from roundwise.backends.cuda.backend import CudaBackend
 from roundwise.backends.native import exact
 from roundwise.solver import places
@@ -22,6 +23,9 @@ class HostDevice:
 
     def synchronize(self):
         pass
+
+    def lu_factor(self, A):
+        return tuple(map(cupy.ndarray, linalg.lu_factor(A._values)))
 
 
 class Packed:
@@ -75,12 +79,25 @@ def reference_row_sums(device, A):
     return float(sums.max()), float(np.abs(A._values).max())
 
 
+def reference_stack(device, A, B, count, places, gate):
+    """What kernels/stacks_in_*.cu compute, by the processor's compiled call."""
+    assert all(isinstance(x, cupy.ndarray) for x in (A, B))
+    assert A.dtype == B.dtype
+    where = [np.empty(0, np.int64) if given is None else given._values for given in places]
+    X, bounds = np.empty((count, *B.shape[1:]), A.dtype), np.empty(count)
+    tolerance, growth, exact_error, *rest = gate
+    asked = "fp64", tolerance, growth, exact_error, exact_error, *rest, 0, False
+    _kernels.express_solve_stack(A._values, B._values, *where, X, bounds, *asked, 1)
+    return cupy.ndarray(X), cupy.ndarray(bounds), bool(np.isinf(bounds).any())
+
+
 def install(monkeypatch):
     """Replace the kernels, and make the stand-in the GPU of the front door; its backend."""
     monkeypatch.setattr(lu, "factorize", lambda d, A, f, pivoting: Packed(d, A, f, pivoting))
     monkeypatch.setattr(cholesky, "factorize", lambda d, A, f: Packed(d, A, f, "cholesky"))
     monkeypatch.setattr(residual, "residual", reference_residual)
     monkeypatch.setattr(residual, "row_sums", reference_row_sums)
+    monkeypatch.setattr(stacks, "solve_stack", reference_stack)
     backend = CudaBackend(HostDevice())
     monkeypatch.setattr(places, "backend_of", lambda number: backend)
     return backend

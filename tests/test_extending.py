@@ -400,7 +400,7 @@ HANDED_DOWN = {"System", "Factored", "_tried", "_Watched", "_rival"}
 
 CEILINGS = {
     "A dense system": (25, 15),
-    "A sparse system": (41, 27),
+    "A sparse system": (36, 23),
     "A small system": (3, 0),
     "A least squares problem": (32, 13),
     "Tuner(VerifiedSolve()).fit": (57, 35),

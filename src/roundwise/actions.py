@@ -82,9 +82,14 @@ class Action(tuple[FloatFormat, ...]):
     def __hash__(self) -> int:
         return hash((tuple(self), self.method)) if self.method else tuple.__hash__(self)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
+        """The text form."""
         formats = "-".join(fmt.name for fmt in self)
         return f"{self.method}:{formats}" if self.method else formats
+
+    def __str__(self) -> str:
+        return self.text
 
     def __repr__(self) -> str:
         return f"Action.parse({str(self)!r})"

@@ -36,11 +36,11 @@ from roundwise.algorithms.accuracy import (
     upper_bounds,
     within,
 )
-from roundwise.algorithms.answer import Answer
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.deflation import deflated_corrector, keeps_bits
 from roundwise.algorithms.krylov import gmres
 from roundwise.algorithms.refinement import (
+    Answer,
     Correction,
     Corrector,
     MatrixOf,

@@ -74,13 +74,15 @@ class RealForm:
     def __getitem__(self, rows: slice) -> Real:
         """Some rows of the real form, from an even one to an even one."""
         first, last, _ = rows.indices(self.shape[0])
-        return expanded_block(self.values[first // 2 : (last + 1) // 2])
+        block: Real = expanded_block(self.values[first // 2 : (last + 1) // 2])
+        return block
 
     def __abs__(self) -> Real:
         return np.abs(self[:])
 
     def __matmul__(self, X: Real) -> Real:
-        return real_columns(self.values @ complex_columns(X))
+        Y: Real = real_columns(self.values @ complex_columns(X))
+        return Y
 
     def sizes(self) -> tuple[float, float]:
         """The infinity norm of the real form, and its largest magnitude: NaN or inf if it has."""
@@ -100,34 +102,36 @@ class SparseRealForm(sparse.csr_array):  # type: ignore[misc]
     """The real form of a sparse complex matrix, in compressed rows."""
 
 
-def expanded_block(Z: Complex) -> Real:
-    """The real form of some rows of a complex matrix, as an array."""
-    result = np.empty((2 * Z.shape[0], 2 * Z.shape[1]))
+def expanded_block(Z: Any, xp: Any = np) -> Any:
+    """The real form of some rows of a complex matrix, as an array of the same module."""
+    result = xp.empty((2 * Z.shape[0], 2 * Z.shape[1]))
     result[0::2, 0::2] = result[1::2, 1::2] = Z.real
     result[0::2, 1::2], result[1::2, 0::2] = -Z.imag, Z.imag
     return result
 
 
-def compressed_block(E: Real) -> Complex:
+def compressed_block(E: Any, xp: Any = np) -> Any:
     """The complex matrix whose real form is this array."""
-    Z = np.empty((E.shape[0] // 2, E.shape[1] // 2), dtype=np.complex128)
+    Z = xp.empty((E.shape[0] // 2, E.shape[1] // 2), dtype=np.complex128)
     Z.real, Z.imag = E[0::2, 0::2], E[1::2, 0::2]
     return Z
 
 
-def real_columns(Z: NDArray[Any]) -> NDArray[Any]:
+def real_columns(Z: Any) -> Any:
     """Complex columns, or a vector, as real ones of twice the length; a view if they can be."""
-    if Z.ndim == 1:
-        return np.ascontiguousarray(Z).view(Z.real.dtype)
-    return np.ascontiguousarray(Z.T).view(Z.real.dtype).T
+    real = Z.real.dtype
+    return _contiguous(Z).view(real) if Z.ndim == 1 else _contiguous(Z.T).view(real).T
 
 
-def complex_columns(X: NDArray[Any]) -> NDArray[Any]:
+def complex_columns(X: Any) -> Any:
     """The complex columns, Fortran-ordered, or vector, that `real_columns` makes X of."""
     dtype = np.result_type(X.dtype, np.complex64)
-    if X.ndim == 1:
-        return np.ascontiguousarray(X).view(dtype)
-    return np.ascontiguousarray(X.T).view(dtype).T
+    return _contiguous(X).view(dtype) if X.ndim == 1 else _contiguous(X.T).view(dtype).T
+
+
+def _contiguous(X: Any) -> Any:
+    """An array by rows, of NumPy or of a GPU: itself if it is that."""
+    return X if X.flags.c_contiguous else X.copy(order="C")
 
 
 def expanded(A: sparse.csr_array) -> SparseRealForm:

@@ -20,7 +20,7 @@ from roundwise.backends.arrays import array_module, device_of, on_host
 from roundwise.backends.cuda.residual import probe_rows
 from roundwise.backends.engines import suits_symmetric_mode
 from roundwise.backends.engines.orderings import Orders
-from roundwise.backends.engines.static_pivoting import has_strong_diagonal
+from roundwise.backends.engines.structure import has_strong_diagonal
 from roundwise.backends.native.dense import has_own_lu
 from roundwise.backends.native.structured import structured_method_and_diagonals
 from roundwise.backends.symmetry import is_symmetric
@@ -133,7 +133,7 @@ def structure(problem: Any) -> dict[str, float]:
         1 if A is symmetric with a positive diagonal.
     strong_diagonal
         1 if each diagonal entry of a sparse A is large enough, beside its row and its column, for
-        pivots to stay there (`static_pivoting.has_strong_diagonal`).
+        pivots to stay there (`structure.has_strong_diagonal`).
     """
     if problem.is_sparse:
         A = problem.A

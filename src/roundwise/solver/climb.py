@@ -27,6 +27,7 @@ from roundwise.solver.trust.knowledge import ErrorEstimate, Knowledge
 
 NOT_ASKED_FOR = Knowledge.known(UNEXAMINED)
 
+CONVERGED = OutcomeStatus.CONVERGED
 _SINGULAR = (Singularity.SINGULAR, Singularity.UNDECIDED)
 
 
@@ -90,7 +91,7 @@ def climb(
         rungs.append(last)
         action = ladder[level]
         passed = last.answer is not None and last.answer.passed
-        if last.outcome.converged or (passed and action[0] == FP64):
+        if last.outcome.status is CONVERGED or (passed and action[0] == FP64):
             break  # where full accuracy was asked for, FP64 factors cannot do better
         if factored.forgets_analysis(level):
             continue
@@ -100,7 +101,7 @@ def climb(
             raise _failure(rungs, tolerance, columns, singularity)
         rungs[-1] = last = replace(last, factors=None)  # they would stay beside the next ones
         level = higher
-    fell_short = not last.outcome.converged  # of the full accuracy that was asked for
+    fell_short = last.outcome.status is not CONVERGED  # of the full accuracy that was asked for
     examined = _examined(last, columns)
     known, is_all = _signs(factored, last, examined, fell_short)
     if math.isinf(known.error) and factored.examiner.singularity is Singularity.SINGULAR:
@@ -154,7 +155,7 @@ def _tried(
     by_stage = {stage.name: stage.seconds for stage in stages.values()}
     by_stage["factor"] += factor_seconds if before is None else before.seconds
     facts = {
-        "action": str(action),
+        "action": action.text,
         "arithmetic": backend.arithmetic,
         "seconds": seconds,
         "timings": by_stage,

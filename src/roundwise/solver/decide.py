@@ -163,7 +163,7 @@ def _priced(policy: DeployedPolicy, system: System, known: dict[str, float], see
     else:
         ranking = ranks.rank(seen, allowed)
     reason = ranking.reason
-    if system.is_complex and not system.is_sparse:
+    if system.is_complex and not system.is_sparse and system.place is None:
         reason += f" (A complex unknown counts as {AS_LARGE:.2g} real ones.)"
     limit = _time_limit(ranks, ranking) if system.is_sparse else None
     first = ranks.space[ranking.first]

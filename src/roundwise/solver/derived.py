@@ -12,7 +12,8 @@ from scipy.sparse.linalg import LinearOperator, splu
 
 from roundwise.algorithms.scaling import ScaledMatrix
 from roundwise.backends import ArithmeticFailure
-from roundwise.backends.real_form import compressed
+from roundwise.backends.arrays import on_host
+from roundwise.backends.real_form import RealForm, compressed, compressed_block
 from roundwise.formats import FP64
 from roundwise.methods import DEFAULT_METHOD, SAFE
 from roundwise.solver.factored import Factored
@@ -36,7 +37,7 @@ def slogdet(factored: Factored) -> tuple[float, float]:
     examiner = factored.examiner
     if examiner.shows_signs(factors) and examiner.singularity is Singularity.SINGULAR:
         return 0.0, -math.inf
-    pivots = np.asarray(factors.U.diagonal())
+    pivots = on_host(factors.U.diagonal())
     sign = float(np.prod(np.sign(pivots))) * _parity(factors.perm) * _parity(factors.order)
     return sign, float(np.log(np.abs(pivots)).sum()) + _exponents(matrix) * math.log(2)
 
@@ -52,8 +53,8 @@ def complex_slogdet(factored: Factored) -> tuple[complex, float]:
         pivots = factors.U.diagonal()
         parity = _parity(factors.perm_r) * _parity(factors.perm_c)
     else:
-        LU, swaps, _ = lapack.zgetrf(matrix.A.values)
-        pivots = LU.diagonal()
+        LU, swaps = _complex_lu(matrix)
+        pivots = on_host(LU.diagonal())
         parity = -1 if np.count_nonzero(swaps != np.arange(len(swaps))) % 2 else 1
     sizes = np.abs(pivots)
     if not sizes.min() > SUSPICIOUS * sizes.max() and (
@@ -63,6 +64,16 @@ def complex_slogdet(factored: Factored) -> tuple[complex, float]:
     # Each complex row and column is two of the real form, scaled alike.
     logarithm = float(np.log(sizes).sum()) + _exponents(matrix) / 2 * math.log(2)
     return complex(np.prod(pivots / sizes)) * parity, logarithm
+
+
+def _complex_lu(matrix: ScaledMatrix) -> tuple[Any, NDArray[Any]]:
+    """LU of a dense complex matrix, as LAPACK packs it, and its swaps of rows."""
+    if isinstance(matrix.A, RealForm):
+        LU, swaps, _ = lapack.zgetrf(matrix.A.values)
+        return LU, swaps
+    backend: Any = matrix.backend  # type: ignore[attr-defined]
+    LU, swaps = backend.device.lu_factor(compressed_block(matrix.A, backend.xp))
+    return LU, on_host(swaps)
 
 
 def _exponents(matrix: ScaledMatrix) -> int:
@@ -78,7 +89,7 @@ def _parity(order: NDArray[np.int32] | None) -> int:
     if order is None:
         return 1
     sign, seen = 1, np.zeros(len(order), dtype=bool)
-    targets = order.tolist()
+    targets = on_host(order).tolist()
     for start in range(len(order)):
         length, place = 0, start
         while not seen[place]:

@@ -221,6 +221,7 @@ def solution_of(
     seconds: float,
     again: Callable[[], ExpressAnswer | None] | None = None,
     reason: str = AT_ONCE,
+    arithmetic: str = "native",
 ) -> Solution:
     """What `full_output` returns: the same x, and what is known of its error when it is read.
 
@@ -235,7 +236,7 @@ def solution_of(
         nbe=answer.backward_error,
         outer_iterations=answer.corrections,
         action=action,
-        arithmetic="native",
+        arithmetic=arithmetic,
         seconds=seconds,
     )
     error, x = answer.backward_error, answer.x
@@ -244,7 +245,7 @@ def solution_of(
         if again is None:
             return _measured(answer, A, b, tol)
         found = again()
-        same = found is not None and np.array_equal(found.x, answer.x)
+        same = found is not None and bool(np.array_equal(found.x, answer.x))
         return found.backward_error if found is not None and same else math.nan
 
     return Solution(
@@ -373,10 +374,10 @@ def _by_threads(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
 
 def is_compiled(n: int, A: Array, b: Array) -> bool:
     """Whether systems of n of these types are solved by one thread each, alone or in a stack."""
-    return n <= ONE_THREAD_UP_TO or not _as_double(A) == _as_double(b) == np.float64
+    return n <= ONE_THREAD_UP_TO or not double_of(A) == double_of(b) == np.float64
 
 
-def _as_double(A: Array) -> Any:
+def double_of(A: Array) -> Any:
     """The type that `as_known_type` gives an array."""
     native = A.dtype.newbyteorder("=")
     return native if native in EXPRESS_TYPES else np.result_type(native, np.float64)

@@ -31,12 +31,14 @@ from roundwise.solver.inputs import (
     GivenColumns,
     checked_columns,
     dense_array,
+    given_array,
     is_complex,
     scaled_blocks,
 )
 from roundwise.solver.places import is_on_device, like_given, on_host
 from roundwise.solver.prepare import BACKEND, PLAIN, Options, prepare
 from roundwise.solver.solution import Solution, SolveFailed, joined
+from roundwise.solver.stacks import StackedSolution
 from roundwise.solver.system import System, Taken
 
 RETRY_AFTER = 8
@@ -250,7 +252,7 @@ class Factorization:
         with ieee_arithmetic(), given.entered(A):
             there = A if place is None else place.array("A", A)
             if given.is_complex and not is_complex(there):  # a real A may follow a complex one
-                there = checked_sparse(there, "A") if is_sparse(there) else dense_array("A", there)
+                there = checked_sparse(there, "A") if is_sparse(there) else given_array("A", there)
                 there = there.astype(np.result_type(there.dtype, np.complex64))
             columns, backend = given.b.shape[1], BACKEND if place else given.backend
             prepared = prepare(there, columns, place, copy=True, backend=backend)
@@ -426,9 +428,8 @@ class Factorization:
         >>> sign, round(logarithm, 6)
         (-1.0, 0.693147)
         """
-        self._require_host("slogdet")
         of = complex_slogdet if self._is_complex else slogdet
-        with ieee_arithmetic():
+        with ieee_arithmetic(), self._factored.matrix.entered():
             return of(self._factored)
 
     def det(self) -> Any:
@@ -468,11 +469,11 @@ class Factorization:
                 "the inverse of a sparse matrix is dense; solve for what is needed, or pass "
                 "solve(numpy.eye(n)) if all of it is"
             )
-        self._require_host("inv")
         express = self._present.express
         given = self._matrix.dtype if express is None else express.A.dtype
         single = given in (np.float32, np.complex64)
-        return self.solve(np.eye(self._order, dtype=np.float32 if single else np.float64))
+        xp: Any = np if self._is_on_host else self._matrix.place.backend.xp  # type: ignore[union-attr]
+        return self.solve(xp.eye(self._order, dtype=np.float32 if single else np.float64))
 
     def as_linear_operator(self) -> InverseOperator:
         """``A^-1`` as a `scipy.sparse.linalg.LinearOperator`: a preconditioner for systems like it.
@@ -528,7 +529,9 @@ def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
 
 
 def with_x(answer: Any, back: Callable[[Any], Any]) -> Any:
-    """An answer whose x went through `back`: an array, or a `Solution`."""
+    """An answer whose x went through `back`: an array, or what `full_output` returns."""
+    if isinstance(answer, StackedSolution):
+        return answer.returned(back)
     return replace(answer, x=back(answer.x)) if isinstance(answer, Solution) else back(answer)
 
 

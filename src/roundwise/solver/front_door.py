@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.backends.arrays import is_sparse
+from roundwise.backends.cuda import stacks as on_device
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP64
 from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
@@ -45,10 +46,22 @@ from roundwise.solver.places import (
 )
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, parse_policy
 from roundwise.solver.prepare import Accuracy, Options, backend_for, checked_tolerance, prepare
-from roundwise.solver.stacks import AtOnce, StackedFactorization, solve_stack, stack_at_once
+from roundwise.solver.stacks import (
+    AtOnce,
+    StackedFactorization,
+    again_alone,
+    answer_alone,
+    solve_stack,
+    stack_at_once,
+)
 from roundwise.solver.structures import Structure
 
 Array = NDArray[Any]
+
+ALONE_UP_TO = 256
+"""The most unknowns of a single system that a GPU solves by the kernel of stacks: a price. It takes
+0.2 ms for n = 128, 0.7 for 256 and 3.5 for 500 on an H200, and what follows takes 2.2 or more
+(`benchmarks/bench_gpu_calls.py --only stacks`)."""
 
 
 def solve(
@@ -164,14 +177,15 @@ def solve(
         and type(policy) is str
         and policy == "default"
         and accuracy in ("backward", "forward")
-        and assume_a is device is None
-        and not transposed
+        and device is None
         and A.ndim > 1
+        and (assume_a is None or (assume_a in ("general", "gen") and len(A) < ALWAYS_SMALL))
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
         start, tol, forward = perf_counter(), checked_tolerance(tol), accuracy == "forward"
+        given = A.swapaxes(-1, -2) if transposed else A
         if A.ndim > 2:
-            stacked = stack_at_once(A, b, tol, forward)
+            stacked = stack_at_once(given, b, tol, forward)
             if stacked is not None:
                 options = Options(tol, accuracy=accuracy)
                 x = stacked.answers(
@@ -180,9 +194,10 @@ def solve(
                     b.ndim == 1,
                 )
                 return _in_memory_of(b, x, A) if overwrite_b else x
-        found = express(A, b, tol, forward=forward)
+        found = express(given, b, tol, forward=forward)
         if found is not None:
-            x = solution_of(found, A, b, tol, perf_counter() - start) if full_output else found.x
+            seconds = perf_counter() - start
+            x = solution_of(found, given, b, tol, seconds) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
         refused = True
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
@@ -220,10 +235,9 @@ def solve_system(
             rest = options.rest
             answer = _solved(asker, meant, b, rest, full_output, None, patterns, refused)
         return answer if type(b) is np.ndarray else with_x(answer, lambda x: returned(x, A, b))
-    options.check_on_device()
     with place.entered(A, b):
-        there = place.array("A", A), place.array("b", b)
-        answer = _solved(asker, *there, options, full_output, place, None)
+        meant, right = options.meant(place.array("A", A)), place.array("b", b)
+        answer = _solved(asker, meant, right, options.rest, full_output, place, None)
         return with_x(answer, lambda x: place.returned(x, b))
 
 
@@ -245,6 +259,17 @@ def _solved(
     if is_empty or (not is_sparse(A) and (A.ndim != 2 or b.ndim > 2)):
         return _solved_each(asker, A, b, options, full_output, place)
     orders: Any = None
+    if place is not None and len(A) <= ALONE_UP_TO:
+        tol, start = options.tol, perf_counter()
+        fits = A.shape == (len(A), len(A)) and b.shape[:1] == (len(A),) and A.size and b.size
+        if fits and _at_once(asker, options, place, len(A)).suits(A, b):
+            alone = answer_alone(A, b, place, tol)
+            if alone is not None and not full_output:
+                return alone.x
+            if alone is not None:
+                again, reason = again_alone(A, b, place, tol), reason_of(asker)
+                seconds, where = perf_counter() - start, place.backend.arithmetic
+                return solution_of(alone, A, b, tol, seconds, again, reason, where)
     if place is None and not refused:
         tol, bound = options.tol, _express_below(asker, options)
         factor = express_format(asker)
@@ -314,12 +339,15 @@ def _solved_each(
 def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
     """Which systems of a stack are solved together; of n unknowns each."""
     bound = ALWAYS_SMALL if asker is DEFAULT else 0
-    if place is not None:
+    if place is not None and options.accuracy != "backward":
         bound = 0
+    elif place is not None:  # one kernel with FP64 factors, for all that it has room for
+        is_meant = express_format(asker) == FP64.name and _express_below(asker, options) > 0
+        bound = on_device.largest(False) + 1 if is_meant else 0
     elif n >= bound:
         bound = min(_express_below(asker, options), cholesky_from())
     factor, reason = express_format(asker), reason_of(asker)
-    return AtOnce(options.tol, bound, factor, options.forward, reason)
+    return AtOnce(options.tol, bound, factor, options.forward, reason, place)
 
 
 def _express_below(asker: Asker, options: Options) -> int:
@@ -390,9 +418,15 @@ def factor_system(
             return factor_system(asker, on_host(A), options, columns)
     place = place_of(A, None, device)
     if place is not None:
-        options.check_on_device()
         with place.entered(A):
-            return _factored(asker, place.array("A", A), options, int(columns), place)
+            meant, rest = options.meant(place.array("A", A)), options.rest
+            if meant.ndim > 2:
+                return StackedFactorization(
+                    meant,
+                    lambda one: _factored(asker, one, rest, int(columns), place),
+                    _at_once(asker, rest, place, meant.shape[-1]),
+                )
+            return _factored(asker, meant, rest, int(columns), place)
     with ieee_arithmetic():
         A = options.meant(A)
         if not is_sparse(A) and np.ndim(A) > 2:

@@ -34,6 +34,9 @@ class GivenColumns(ScaledColumns):
     dtype: Any  # float32 if A and b are, else float64: of the answer
 
 
+_ON_CUDA = (2, 13)
+"""DLPack's numbers of CUDA's memory, and of memory that CUDA manages."""
+
 _ZERO = np.zeros(1)
 _ZERO.flags.writeable = False
 
@@ -143,6 +146,19 @@ def is_transposed(trans: Any) -> bool:
     if isinstance(trans, int | np.integer) and trans in (0, 1, 2):
         return trans != 0
     raise ValueError(f"trans = {trans!r}; choose 'N' or 0 for A, 'T' or 1 for its transpose")
+
+
+def is_on_device(x: Any) -> bool:
+    """Whether x is an array in the memory of a GPU."""
+    if isinstance(x, np.ndarray) or is_sparse(x):
+        return False
+    where = getattr(x, "__dlpack_device__", None)
+    return where is not None and where()[0] in _ON_CUDA
+
+
+def given_array(name: str, values: Any) -> Any:
+    """An array of a GPU as it is; anything else as a NumPy array."""
+    return values if is_on_device(values) else dense_array(name, values, real=False)
 
 
 def dense_array(name: str, values: Any, real: bool = True) -> NDArray[Any]:

@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -25,10 +25,7 @@ from roundwise.backends.cuda.cublas import SPACE
 from roundwise.backends.cuda.device import DeviceUnavailable, get_device
 from roundwise.exceptions import RoundwiseError
 from roundwise.formats import FP64
-from roundwise.solver.inputs import dense_array
-
-_ON_CUDA = (2, 13)
-"""DLPack's numbers of CUDA's memory, and of memory that CUDA manages."""
+from roundwise.solver.inputs import dense_array, is_on_device
 
 
 class DeviceMemoryError(MemoryError, RoundwiseError):
@@ -43,14 +40,6 @@ def backend_of(number: int) -> Backend:
         return backend  # type: ignore[no-any-return]
     with backend.xp.cuda.Device(number):  # kernels are loaded for each
         return type(backend)(type(backend.device)(backend.xp))  # type: ignore[no-any-return]
-
-
-def is_on_device(x: Any) -> bool:
-    """Whether x is an array in the memory of a GPU."""
-    if isinstance(x, np.ndarray) or sparse.issparse(x):
-        return False
-    where = getattr(x, "__dlpack_device__", None)
-    return where is not None and where()[0] in _ON_CUDA
 
 
 def is_sparse_on_device(A: Any) -> bool:
@@ -204,13 +193,8 @@ class Place:
         """
         backend: Any = self.backend
         backend.check_process()
-        cuda, torch = backend.xp.cuda, sys.modules.get("torch")
-        with ExitStack() as stack:
-            stack.enter_context(cuda.Device(self.number))
-            if torch is not None and any(isinstance(x, torch.Tensor) for x in arrays):
-                stream = torch.cuda.current_stream(self.number)
-                if stream.cuda_stream:  # not the default one, which is CuPy's, too
-                    stack.enter_context(_as_cupy(cuda, stream))
+        cuda = backend.xp.cuda
+        with cuda.Device(self.number), self._stream(cuda, arrays):
             try:
                 yield
             except MemoryError as error:
@@ -220,6 +204,14 @@ class Place:
                     f"the memory of GPU {self.number} does not suffice ({error}); free what is not "
                     "needed, pass float32, or solve on the CPU"
                 ) from error
+
+    def _stream(self, cuda: Any, arrays: tuple[Any, ...]) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is not None and any(isinstance(x, torch.Tensor) for x in arrays):
+            stream = torch.cuda.current_stream(self.number)
+            if stream.cuda_stream:  # not the default one, which is CuPy's, too
+                return _as_cupy(cuda, stream)
+        return nullcontext()
 
     def array(self, name: str, x: Any) -> Any:
         """An operand as an array there: itself, or the same memory through DLPack."""
@@ -244,7 +236,7 @@ class Place:
                 f"{name} is sparse, and a GPU solves dense systems; pass {name}.toarray(), or "
                 "leave out device= to solve on the CPU"
             )
-        return xp.asarray(dense_array(name, x))
+        return xp.asarray(dense_array(name, x, real=False))
 
     def returned(self, answer: Any, like: Any) -> Any:
         """An answer as the caller has b: NumPy's, CuPy's, torch's."""

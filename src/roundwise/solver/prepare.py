@@ -26,6 +26,7 @@ from roundwise.backends.real_form import (
     SparseRealForm,
     compressed_block,
     expanded,
+    expanded_block,
 )
 from roundwise.features.probe import cholesky_from
 from roundwise.solver.inputs import (
@@ -34,12 +35,13 @@ from roundwise.solver.inputs import (
     check_shape,
     dense_array,
     float64_form,
+    given_array,
     is_complex,
     zeros_of_shape,
 )
 from roundwise.solver.places import Place
 from roundwise.solver.structures import checked_name, named_part
-from roundwise.solver.system import ComplexSystem, System
+from roundwise.solver.system import ComplexSystem, ExpandedSystem, System
 
 Accuracy = Literal["backward", "forward"]
 BACKEND = NativeBackend()
@@ -96,17 +98,9 @@ class Options:
         if self.structure not in (None, "general"):
             A = named_part(A, str(self.structure), self.lower)
         if self.transposed and not is_sparse(A):
-            A = dense_array("A", A, real=False)
+            A = given_array("A", A)
             return np.swapaxes(A, -1, -2) if A.ndim > 1 else A
         return checked_sparse(A, "A").T if self.transposed else A
-
-    def check_on_device(self) -> None:
-        """Refuse what a GPU does not do."""
-        if self.transposed or self.structure not in (None, "general", "positive definite"):
-            raise ValueError(
-                "a GPU solves with A as it is: leave out transposed, and assume_a but for "
-                "'general' and 'positive definite'; pass A.T, or the part of A that is meant"
-            )
 
 
 PLAIN = Options()
@@ -205,8 +199,15 @@ def _system(
 def _on_device(A: Any, columns: int, place: Place, copy: bool) -> System:
     """An array of a GPU, which stays there."""
     backend = place.backend
-    check_dtype("A", A.dtype)
+    check_complex("A", A.dtype)
     check_shape(A.shape)
+    if A.dtype.kind == "c":
+        form = expanded_block(A, backend.xp)
+        made = _moderate(form, backend.sizes(form), own=True)
+        scaled = (made.A, made.norm * OVER_ROOT_2, made.rows, made.columns, made.is_exact)
+        single = np.float32 if A.dtype == np.complex64 else np.float64
+        b = zeros_of_shape(made.n, columns)
+        return ExpandedSystem(*scaled, dtype=single, b=b, backend=backend, place=place)
     contiguous = A.flags.c_contiguous or A.flags.f_contiguous
     form = A
     if A.dtype != np.float64 or not contiguous:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
-from roundwise.backends.arrays import array_module
+from roundwise.backends.arrays import array_module, on_host
+from roundwise.backends.cuda import stacks as on_device
 from roundwise.formats import FP64
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic
 from roundwise.policies.neighbours import ALWAYS_SMALL
@@ -32,10 +33,12 @@ from roundwise.solver.express import (
     as_known_type,
     express_stack,
     is_compiled,
+    known_of,
     solution_of,
     suspicious_ratio,
 )
 from roundwise.solver.inputs import checked_shapes, dense_array, is_transposed
+from roundwise.solver.places import Place
 from roundwise.solver.solution import Solution, SolveFailed
 
 Array = NDArray[Any]
@@ -50,6 +53,15 @@ class AtOnce(NamedTuple):
     factor: str  # the format of their factors
     forward: bool  # whether x itself is to be right to the last place
     reason: str
+    place: Place | None = None  # the GPU that solves them; None for the processor
+
+    def suits(self, A: Array, b: Array) -> bool:
+        """Whether systems of A and b are small enough for that."""
+        n = A.shape[-1]
+        if self.place is None:
+            return n < self.bound and is_compiled(n, A, b)
+        most: int = on_device.largest("c" in (A.dtype.kind, b.dtype.kind))
+        return bool(n < self.bound and n <= most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +96,18 @@ class StackedSolution:
     def parts(self) -> NDArray[Any]:
         """One `Solution` for each system, in the shape of the stack; made when first asked for."""
         return self.make()
+
+    def returned(self, back: Callable[[Any], Any]) -> StackedSolution:
+        """The same with every x passed through `back`."""
+
+        def made() -> Any:
+            parts: Any = np.empty_like(self.parts)
+            for place in np.ndindex(parts.shape):
+                one: Any = self.parts[place]
+                parts[place] = replace(one, x=back(one.x))
+            return parts
+
+        return StackedSolution(back(self.x), made)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _with_stories, (self.x, self.parts)
@@ -154,7 +178,7 @@ def solve_stack(A: Array, b: Array, one: Solve, at_once: AtOnce, full_output: bo
             return _stacked([replace(answer, x=x) for x in X], stack, vectors)
         X = X.reshape((*stack, n, k))
         return X[..., 0] if vectors else X
-    if n < at_once.bound and is_compiled(n, A, columns):
+    if at_once.suits(A, columns):
         found = together(as_known_type(A), as_known_type(columns), stack, at_once)
         assert found is not None
         return found.answers(one, full_output, vectors)
@@ -203,7 +227,9 @@ class _Together:
     def answers(self, one: Solve, full_output: bool, vectors: bool) -> Any:
         X, others = self._found.X, {}
         refused = (
-            np.flatnonzero(np.isinf(self._found.errors)).tolist() if self._found.refused else []
+            np.flatnonzero(np.isinf(on_host(self._found.errors))).tolist()
+            if self._found.refused
+            else []
         )
         for i in refused:
             # Perhaps few digits are right: that is looked into.
@@ -226,6 +252,7 @@ class _Together:
 
     def _told(self, others: dict[int, Solution]) -> NDArray[Any]:
         X, errors, _, tolerance = self._found
+        errors, place = on_host(errors), self._at_once.place
         parts, tol = np.empty(len(X), dtype=object), self._at_once.tol
         for i, x in enumerate(X):
             if i in others:
@@ -235,7 +262,10 @@ class _Together:
             known = float(errors[i]), tolerance, math.nan, "lu", at_once.factor
             answer = ExpressAnswer(x, *known, forward=at_once.forward)
             system, reason = self._system(i), self._at_once.reason
-            parts[i] = solution_of(answer, *system, tol, self._seconds, None, reason)
+            again, arithmetic = None, "native"
+            if place is not None:
+                again, arithmetic = again_alone(*system, place, tol), place.backend.arithmetic
+            parts[i] = solution_of(answer, *system, tol, self._seconds, again, reason, arithmetic)
         return parts.reshape(self._stack)
 
 
@@ -251,8 +281,49 @@ def together(
     matrices, blocks = A.reshape(-1, n, n), columns.reshape(-1, n, k)
     places = _indices(A, matrices, stack), _indices(columns, blocks, stack)
     given = Stack(matrices, blocks, places, math.prod(stack))
-    found = express_stack(given, at_once.tol, at_once.factor, at_once.forward, kept)
+    if at_once.place is not None:
+        found: StackAnswers | None = device_stack(at_once.place.backend, given, at_once.tol)
+    else:
+        found = express_stack(given, at_once.tol, at_once.factor, at_once.forward, kept)
     return None if found is None else _Together(given, stack, at_once, found, start)
+
+
+def answer_alone(A: Array, B: Array, place: Place, tol: float | None) -> ExpressAnswer | None:
+    """One system by the kernel of stacks on a GPU, which is entered; None if it is refused."""
+    A, B = as_known_type(A), as_known_type(B)
+    columns = B if B.ndim == 2 else B[:, None]
+    alone = Stack(A[None], columns[None], (_NO_INDICES, _NO_INDICES), 1)
+    X, errors, _, tolerance = device_stack(place.backend, alone, tol)
+    error = float(on_host(errors)[0])
+    if math.isinf(error):
+        return None
+    return ExpressAnswer(X[0] if B.ndim == 2 else X[0, :, 0], error, tolerance, math.nan)
+
+
+def again_alone(
+    A: Array, B: Array, place: Place, tol: float | None
+) -> Callable[[], ExpressAnswer | None]:
+    """What does the same later."""
+
+    def solved() -> ExpressAnswer | None:
+        with place.entered():
+            return answer_alone(A, B, place, tol)
+
+    return solved
+
+
+def device_stack(backend: Any, given: Stack, tol: float | None) -> StackAnswers:
+    """As `express_stack`, by one kernel on the GPU that has the stack; X and errors stay there."""
+    A, B, places, systems = given
+    dtype = np.result_type(A.dtype, B.dtype)
+    A, B = A.astype(dtype, copy=False), B.astype(dtype, copy=False)
+    known = known_of(A.shape[1:], dtype, B.shape[1:], dtype, tol, FP64.name)
+    assert known is not None
+    gate = known.gate
+    asked = gate.tolerance, gate.growth, gate.exact_error, gate.suspicious, gate.least, gate.most
+    first, second = (backend.array(which) if len(which) else None for which in places)
+    solved = on_device.solve_stack(backend.device, A, B, systems, (first, second), asked)
+    return StackAnswers(*solved, known.tolerance)
 
 
 def stack_at_once(A: Array, b: Array, tol: float | None, forward: bool) -> _Together | None:
@@ -260,13 +331,16 @@ def stack_at_once(A: Array, b: Array, tol: float | None, forward: bool) -> _Toge
 
     `small` systems only: what others take does not depend on their shape alone.
     """
-    shape, n = A.shape[:-2], A.shape[-1]
+    stack, n = A.shape[:-2], A.shape[-1]
     columns = b[:, None] if b.ndim == 1 else b
     if not (columns.ndim > 1 and columns.shape[-2] == n == A.shape[-2] < ALWAYS_SMALL):
         return None
-    stack = shape if columns.ndim == 2 or columns.shape[:-2] == shape else None
-    if stack is None or not (b.size and A.size > n * n):
+    if not (columns.ndim == 2 or columns.shape[:-2] == stack) or b.size == 0 or A.size == 0:
         return None
+    if A.dtype not in EXPRESS_TYPES or columns.dtype not in EXPRESS_TYPES:
+        if not all(np.can_cast(array.dtype, np.complex128) for array in (A, columns)):
+            return None
+        A, columns = as_known_type(A), as_known_type(columns)
     return together(A, columns, stack, AtOnce(tol, ALWAYS_SMALL, FP64.name, forward, AT_ONCE))
 
 
@@ -325,9 +399,12 @@ class StackedFactorization:
         self.shape, self._A = A.shape, A.copy()
         self._parts: Any = None
         self._kept: dict[bool, _kernels.ExpressFactors] = {}  # of the transposes, too
-        if not (A.size and A.shape[-2] == n < self._at_once.bound and is_compiled(n, A, A)):
+        self._is_small = bool(A.size) and A.shape[-2] == n and self._at_once.suits(A, A)
+        if not self._is_small:
             self._parts = self._made_one_by_one()
             return
+        if self._at_once.place is not None:
+            return  # whose kernel makes factors where it needs them
         for i in self._factors(transposed=False).refused:
             self._one(self._A.reshape(-1, n, n)[i])  # an error, if it is NaN
 
@@ -368,15 +445,25 @@ class StackedFactorization:
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b``, as `Factorization.solve`; b is broadcast as by `roundwise.solve`."""
-        with ieee_arithmetic():
-            return self._solve(dense_array("b", b, real=False), trans, full_output)
+        place = self._at_once.place
+        if place is None:
+            with ieee_arithmetic():
+                return self._solve(dense_array("b", b, real=False), trans, full_output)
+        with place.entered(b):
+            answer = self._solve(place.array("b", b), trans, full_output)
+
+            def back(x: Any) -> Any:
+                return place.returned(x, b)
+
+            return answer.returned(back) if full_output else back(answer)
 
     def _solve(self, b: Array, trans: Any, full_output: bool) -> Any:
         stack, columns = checked_shapes(np.broadcast_to(0.0, self.shape), b)
-        if self._kept and b.size and as_known_type(b).dtype in EXPRESS_TYPES:
+        if self._is_small and b.size and as_known_type(b).dtype in EXPRESS_TYPES:
             return self._solved_together(columns, trans, stack, full_output, b.ndim == 1)
+        xp = array_module(columns)
         parts: Any = np.broadcast_to(self.parts, stack)
-        blocks = np.broadcast_to(columns, stack + columns.shape[-2:])
+        blocks = xp.broadcast_to(columns, stack + columns.shape[-2:])
         answers = [
             parts[place].solve(blocks[place], trans, full_output=True)
             if full_output
@@ -385,7 +472,7 @@ class StackedFactorization:
         ]
         if full_output:
             return _stacked(answers, stack, b.ndim == 1)
-        X = np.reshape(answers, stack + columns.shape[-2:])
+        X = xp.stack(answers).reshape(stack + columns.shape[-2:])
         return X[..., 0] if b.ndim == 1 else X
 
     def _solved_together(
@@ -398,7 +485,8 @@ class StackedFactorization:
             A = A.swapaxes(-1, -2)
         if conjugate:
             columns = columns.conj()
-        kept, columns = self._factors(transposed), as_known_type(columns)
+        kept = self._factors(transposed) if self._at_once.place is None else None
+        columns = as_known_type(columns)
         found = together(as_known_type(A), columns, stack, self._at_once, kept)
         assert found is not None
 
@@ -415,10 +503,11 @@ class StackedFactorization:
 
     def refactor(self, A: Any) -> Self:
         """Go on with other matrices, a stack of the same shape."""
-        A = dense_array("A", A, real=False)
+        there = self._at_once.place
+        A = dense_array("A", A, real=False) if there is None else there.array("A", A)
         if A.shape != self.shape:
             raise ValueError(f"A has shape {A.shape}; pass a stack of shape {self.shape}")
-        if self._kept:
+        if self._is_small:
             with ieee_arithmetic():
                 self._take(A)
             return self
@@ -433,7 +522,8 @@ class StackedFactorization:
 def _with_parts(shape: tuple[int, ...], parts: Any) -> StackedFactorization:
     """What was pickled: the factorization of each matrix."""
     F = StackedFactorization.__new__(StackedFactorization)
-    F.shape, F._parts, F._kept = shape, parts, {}
+    F.shape, F._parts, F._kept, F._is_small = shape, parts, {}, False
+    F._at_once = AtOnce(None, 0, FP64.name, False, "")
     return F
 
 

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise.backends.arrays import array_module
 from roundwise.backends.symmetry import is_symmetric
-from roundwise.solver.inputs import dense_array
+from roundwise.solver.inputs import given_array
 
 Structure = Literal[
     "gen",
@@ -54,7 +55,7 @@ def named_part(A: Any, name: str, lower: bool) -> Any:
     """
     if sparse.issparse(A):
         return A
-    A = dense_array("A", A, real=False)
+    A = given_array("A", A)
     if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.size == 0:
         return A  # refused later, or empty
     if name in SYMMETRIC:
@@ -74,7 +75,7 @@ def _mirrored(A: NDArray[Any], lower: bool, conjugate: bool) -> NDArray[Any]:
     other = np.swapaxes(one, -1, -2)
     diagonal = np.diagonal(A, axis1=-2, axis2=-1)
     full: NDArray[Any] = one + (other.conj() if conjugate else other)
-    at = np.arange(A.shape[-1])
+    at = array_module(A).arange(A.shape[-1])
     full[..., at, at] = diagonal.real if conjugate else diagonal
     return full
 

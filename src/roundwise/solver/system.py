@@ -24,9 +24,11 @@ from roundwise.actions import Action
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.scaling import TINY, ScaledMatrix, given_norm
 from roundwise.backends import Backend
+from roundwise.backends.arrays import array_module, is_sparse, on_host
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.real_form import (
     OVER_ROOT_2,
+    RealForm,
     SparseRealForm,
     complex_columns,
     compressed,
@@ -37,7 +39,7 @@ from roundwise.features.definitions import feature_numbers
 from roundwise.features.probe import GROUPS, device_row_features
 from roundwise.features.probe import probe as probe_of
 from roundwise.formats import FP32, FP64
-from roundwise.solver.inputs import dense_array, is_complex, is_transposed
+from roundwise.solver.inputs import check_complex, given_array, is_complex, is_transposed
 from roundwise.solver.places import Place, memory_needed, returned
 
 Array = NDArray[np.float64]
@@ -139,18 +141,21 @@ class System(ScaledMatrix):
     def taken(self, b: Any, trans: Any = "N") -> Taken:
         """b as columns, or an error that names the fix; `trans` as `Factorization.solve` has it."""
         transposed = is_transposed(trans)
+        given, back = self._taken_there(b)
+        if is_complex(given):
+            shape = np.shape(given)
+            return Taken(
+                split_parts(given), lambda x: back(joined_parts(x, shape)), OVER_ROOT_2, transposed
+            )
+        return Taken(given, back, 1.0, transposed)
+
+    def _taken_there(self, b: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """b where A is, and what brings answers back."""
         if (place := self.place) is not None:
-            return Taken(place.array("b", b), lambda x: place.returned(x, b), 1.0, transposed)
-        if is_complex(b):
-            shape = np.shape(b)
-            columns = split_parts(b)
-
-            def joined(x: NDArray[Any]) -> Any:
-                return returned(joined_parts(x, shape), self.A, b)
-
-            return Taken(columns, joined, OVER_ROOT_2, transposed)
-        back = _same if type(b) is np.ndarray else lambda x: returned(x, self.A, b)
-        return Taken(b, back, 1.0, transposed)
+            return place.array("b", b), lambda x: place.returned(x, b)
+        if type(b) is np.ndarray:
+            return b, _same
+        return b, lambda x: returned(x, self.profiled.A, b)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -179,7 +184,8 @@ class ComplexSystem(System):
         A = SparseRealForm(self.A.T.tocsr()) if self.is_sparse else self.A.T
         if self.columns is None:  # rows are all scaled alike, or not at all
             return replace(self, A=A, norm=backend.sizes(A)[0] * OVER_ROOT_2)
-        real = ScaledMatrix(A if self.is_sparse else np.asarray(A), 0.0, self.columns, self.rows)
+        form = np.asarray(A) if isinstance(A, RealForm) else A
+        real = ScaledMatrix(form, 0.0, self.columns, self.rows)
         norm = given_norm(real) * OVER_ROOT_2
         return replace(self, A=A, norm=norm, rows=self.columns, columns=self.rows)
 
@@ -221,18 +227,41 @@ class ComplexSystem(System):
 
     def taken(self, b: Any, trans: Any = "N") -> Taken:
         """b in real form. "T" or 1 stands for the transpose, "H" or 2 for the conjugate one."""
-        columns, transposed = real_right_hand_sides(b, self.order), is_transposed(trans)
+        given, there = self._taken_there(b)
+        columns, transposed = real_right_hand_sides(given, self.order), is_transposed(trans)
         plain = transposed and trans in ("T", 1)  # A' x = b says that A* conj(x) = conj(b)
         if plain:
-            signs = np.where(np.arange(len(columns)) % 2, -1, 1).astype(columns.dtype)
-            columns = np.asarray((columns.T * signs).T)
+            columns = real_columns(np.conj(complex_columns(columns)))
 
         def back(x: NDArray[Any]) -> Any:
             z = complex_columns(x)
-            z = np.conj(z) if plain else z
-            return z if type(b) is np.ndarray else returned(z, self.profiled.A, b)
+            return there(np.conj(z) if plain else z)
 
         return Taken(columns, back, 1.0, transposed)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ExpandedSystem(ComplexSystem):
+    """A complex A on a GPU, as the real matrix of twice the size that its real form is.
+
+    For backends that is a real matrix: every method and format for these serves, and with the
+    formats of a GPU's units twice as many operations take less time than complex ones in FP64.
+    """
+
+    is_complex = True
+
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        return False, False
+
+    @property
+    def profiled(self) -> Any:
+        return self
+
+    def features(
+        self, names: Collection[str], known: Mapping[str, float], probe: bool = True
+    ) -> dict[str, float]:
+        return System.features(self, names, known, probe)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -258,23 +287,28 @@ def _signed_moduli(A: sparse.csr_array) -> sparse.csr_array:
     return real
 
 
-def moduli(X: Array, weights: Array | None = None) -> Array:
+def moduli(X: Any, weights: Any = None) -> Array:
     """The largest modulus in each column of complex numbers, each entry weighted."""
+    if not isinstance(X, np.ndarray):
+        found = np.hypot(X[0::2], X[1::2])  # both parts of a number weigh the same
+        found = found if weights is None else found * weights[0::2, None]
+        return on_host(found.max(axis=0)) if found.size else np.zeros(X.shape[1])
     sizes = np.empty(X.shape[1])
     _kernels.native_max_moduli(np.asfortranarray(X, dtype=np.float64), weights, sizes)
     return sizes
 
 
-def real_right_hand_sides(b: Any, n: int) -> NDArray[Any]:
+def real_right_hand_sides(b: Any, n: int) -> Any:
     """Right-hand sides of n complex equations, in real form; float32 if they were single."""
     array = _columns_of("b", b)
+    check_complex("b", array.dtype)
     if len(array) != n:
         raise ValueError(f"b has {len(array)} rows, A has {n}; pass b with {n} rows")
     single = array.dtype in (np.complex64, np.float32)
     return real_columns(array.astype(np.complex64 if single else np.complex128, copy=False))
 
 
-def split_parts(b: Any) -> NDArray[Any]:
+def split_parts(b: Any) -> Any:
     """Complex right-hand sides as real columns: all real parts, then all imaginary ones.
 
     If the backward errors of both are at most ``tol / sqrt(2)``, that of the complex x, with moduli
@@ -282,19 +316,20 @@ def split_parts(b: Any) -> NDArray[Any]:
     """
     array = _columns_of("b", b)
     columns = array[:, None] if array.ndim == 1 else array
-    return np.concatenate([columns.real, columns.imag], axis=1)
+    return array_module(columns).concatenate([columns.real, columns.imag], axis=1)
 
 
-def joined_parts(X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def joined_parts(X: Any, shape: tuple[int, ...]) -> Any:
     """The complex answers of this shape, of which `split_parts` made the right-hand sides."""
     half = X.shape[1] // 2
-    Z = np.empty((len(X), half), dtype=np.result_type(X.dtype, np.complex64), order="F")
+    dtype = np.result_type(X.dtype, np.complex64)
+    Z = array_module(X).empty((len(X), half), dtype=dtype, order="F")
     Z.real, Z.imag = X[:, :half], X[:, half:]
     return Z[:, 0] if len(shape) == 1 else Z
 
 
-def _columns_of(name: str, b: Any) -> NDArray[Any]:
-    array = dense_array(name, dense_from_sparse(b, name) if sparse.issparse(b) else b, real=False)
+def _columns_of(name: str, b: Any) -> Any:
+    array = given_array(name, dense_from_sparse(b, name) if is_sparse(b) else b)
     if array.ndim not in (1, 2):
         raise ValueError(f"b has {array.ndim} dimensions; pass a vector or a matrix of columns")
     return array

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import spsolve
 import roundwise as rw
 from roundwise import _kernels
 from roundwise.backends import ENGINES, ArithmeticFailure, Status
-from roundwise.backends.engines import static_pivoting, supernodal
+from roundwise.backends.engines import structure, supernodal
 from roundwise.backends.native.sparse import EngineAnalysis
 from roundwise.problems import convection_diffusion_2d, laplace_3d, poisson_2d
 
@@ -329,7 +329,7 @@ def test_matching_makes_a_zero_diagonal_large(seed):
     A.setdiag(0.0)
     A = sparse.csr_array(A)
     A.eliminate_zeros()
-    matched = static_pivoting.matched_rows(static_pivoting.Lines(A))
+    matched = structure.matched_rows(structure.Lines(A))
     assert sorted(matched) == list(range(n))
     assert (abs(A[matched].diagonal()) == 5.0).all()
     b = rng.standard_normal(n)
@@ -346,7 +346,7 @@ def test_matching_has_the_largest_product():
         A[np.arange(5), rng.permutation(5)] = 1.0
         products = [np.prod(A[list(p), np.arange(5)]) for p in permutations(range(5))]
         csr = sparse.csr_array(A)
-        matched = static_pivoting.matched_rows(static_pivoting.Lines(csr))
+        matched = structure.matched_rows(structure.Lines(csr))
         if matched is None:  # strong enough as it is
             continue
         assert np.prod(A[matched].diagonal()) == pytest.approx(max(products), rel=1e-12)
@@ -354,9 +354,9 @@ def test_matching_has_the_largest_product():
 
 def test_no_matching_where_it_is_not_needed_or_impossible():
     A = poisson_2d(6).A
-    assert static_pivoting.matched_rows(static_pivoting.Lines(A)) is None
+    assert structure.matched_rows(structure.Lines(A)) is None
     singular = sparse.csr_array(np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]))
-    assert static_pivoting.matched_rows(static_pivoting.Lines(singular)) is None
+    assert structure.matched_rows(structure.Lines(singular)) is None
     with pytest.raises(rw.backends.ArithmeticFailure) as failure:
         factors(singular, "lu")
     assert failure.value.status is rw.backends.Status.ZERO_PIVOT
@@ -454,16 +454,16 @@ def test_balanced_rows_and_columns_have_similar_largest_entries(symmetric):
     f = e if symmetric else f
     rows = np.repeat(np.arange(n), np.diff(A.indptr))
     values = np.ldexp(A.data, e[rows] + f[A.indices])
-    found = static_pivoting.balancing(A, values, symmetric)
+    found = structure.balancing(A, values, symmetric)
     assert found is not None
-    scaled = static_pivoting.scaled_by(A, values, found)
+    scaled = structure.scaled_by(A, values, found)
     assert np.array_equal(scaled, np.ldexp(values, found[0][rows] + found[1][A.indices]))
     for maxima in (
         np.maximum.reduceat(scaled, A.indptr[:-1]),
         sparse.csr_array((scaled, A.indices, A.indptr), shape=A.shape).max(axis=0).toarray(),
     ):
         assert np.log2(maxima).max() - np.log2(maxima).min() <= 12
-    assert static_pivoting.balancing(A, A.data, symmetric) is None
+    assert structure.balancing(A, A.data, symmetric) is None
 
 
 def test_values_are_counted():

@@ -33,6 +33,10 @@ _DEFAULT_ALGORITHM = -1
 __all__ = ["Device", "DeviceUnavailable", "address", "get_device", "is_available", "why_not"]
 
 
+Constants = tuple[tuple[str, int], ...]
+"""Names and values that a source is compiled with."""
+
+
 class DeviceUnavailable(RoundwiseError, RuntimeError):
     """There is no GPU to compute on; the message says what is missing."""
 
@@ -44,7 +48,7 @@ class Device:
         self.xp = xp
         self.cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
         self.driver = importlib.import_module("cupy_backends.cuda.api.driver")
-        self._kernels: dict[tuple[str, str, Any, Any], Any] = {}
+        self._kernels: dict[tuple[str, str, Any, Any, Constants], Any] = {}
         self._cupyx = importlib.import_module("cupyx")
         self._linalg = importlib.import_module("cupyx.scipy.linalg")
         self._scalars = scalars()
@@ -103,29 +107,34 @@ class Device:
         args: tuple[Any, ...],
         real: Any = np.float64,
         stored: Any = None,
+        constants: Constants = (),
     ) -> None:
         """Run a kernel of a source file, which is compiled for types of numbers.
 
-        `real` is the type that it computes in, `stored` that of the numbers it reads.
+        `real` is the type that it computes in, `stored` that of the numbers it reads. `constants`
+        are names and values that the source is compiled with. "one+two" are two files, one after
+        the other.
         """
         grid = (grid,) if isinstance(grid, int) else grid
-        self.kernel(source, kernel, real, stored)(grid, (block,), args)
+        self.kernel(source, kernel, real, stored, constants)(grid, (block,), args)
 
-    def kernel(self, source: str, kernel: str, real: Any, stored: Any = None) -> Any:
+    def kernel(
+        self, source: str, kernel: str, real: Any, stored: Any = None, constants: Constants = ()
+    ) -> Any:
         """A kernel of a source file, compiled for types of numbers; see `launch`."""
         stored = real if stored is None else stored
-        key = (source, kernel, real, stored)
+        key = (source, kernel, real, stored, constants)
         function = self._kernels.get(key)
         if function is None:
-            module = self._module(source, np.dtype(real), np.dtype(stored))
+            module = self._module(source, np.dtype(real), np.dtype(stored), constants)
             function = self._kernels[key] = module.get_function(kernel)
         return function
 
     @cache  # noqa: B019  (there is one device object)
-    def _module(self, source: str, real: Any, stored: Any) -> Any:
-        text = resources.files(__package__).joinpath("kernels", f"{source}.cu").read_text("utf-8")
-        options = ("--std=c++17", f"-DREAL={_REAL[real]}", f"-DSTORED={_REAL[stored]}")
-        return self.xp.RawModule(code=text, options=options)
+    def _module(self, source: str, real: Any, stored: Any, constants: Constants) -> Any:
+        types = (("REAL", _REAL[real]), ("STORED", _REAL[stored]))
+        options = ("--std=c++17", *(f"-D{name}={of}" for name, of in (*types, *constants)))
+        return self.xp.RawModule(code=source_text(source), options=options)
 
     def gemm(self, *args: Any, **kwargs: Any) -> None:
         """A product by cuBLAS on the current stream; see `product` for the arguments."""
@@ -193,6 +202,12 @@ class Device:
     def solve_triangular(self, L: Any, B: Any) -> Any:
         """``L X = B`` for a lower triangle, by cuBLAS."""
         return self._linalg.solve_triangular(L, B, lower=True, check_finite=False)
+
+
+def source_text(source: str) -> str:
+    """The text of a source file of kernels; of "one+two" that of both."""
+    folder = resources.files(__package__).joinpath("kernels")
+    return "".join(folder.joinpath(f"{name}.cu").read_text("utf-8") for name in source.split("+"))
 
 
 def scalars() -> dict[tuple[str, float], Any]:

@@ -11,9 +11,9 @@ from roundwise.backends.engines.pardiso import (
     PardisoLU,
 )
 from roundwise.backends.engines.scikit_sparse import CholmodEngine, UmfpackEngine
+from roundwise.backends.engines.structure import suits_symmetric_mode
 from roundwise.backends.engines.superlu import SuperLUEngine
 from roundwise.backends.engines.supernodal import CholeskyEngine, LdlEngine, LuEngine
-from roundwise.backends.engines.symmetric import suits_symmetric_mode
 
 KNOWN_ENGINES: tuple[Engine, ...] = (
     CholeskyEngine(),

@@ -32,7 +32,7 @@ from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, EngineError, Symbolic
 from roundwise.backends.engines.opaque import OpaqueFactors
-from roundwise.backends.engines.static_pivoting import without_values
+from roundwise.backends.engines.structure import without_values
 from roundwise.formats import FP64, FloatFormat
 
 ORDERINGS = {"colamd": 1, "amd": 0}

@@ -29,7 +29,7 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise._kernels import SparsePattern, SparseSymbolic
 from roundwise.backends.checks import require_square
-from roundwise.backends.engines.static_pivoting import Lines, has_strong_diagonal, matched_rows
+from roundwise.backends.engines.structure import Lines, has_strong_diagonal, matched_rows
 
 Order = NDArray[np.int32]
 """Row and column k of the factors are row and column ``order[k]`` of A."""

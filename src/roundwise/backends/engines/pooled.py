@@ -21,8 +21,11 @@ from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import OpaqueFactors
-from roundwise.backends.engines.static_pivoting import is_structurally_singular, without_values
-from roundwise.backends.engines.symmetric import SymmetricPattern
+from roundwise.backends.engines.structure import (
+    SymmetricPattern,
+    is_structurally_singular,
+    without_values,
+)
 from roundwise.backends.native.storage import DTYPES
 from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.machine.threads import factorization_threads

@@ -40,8 +40,7 @@ from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import OpaqueFactors
-from roundwise.backends.engines.static_pivoting import without_values
-from roundwise.backends.engines.symmetric import SymmetricPattern
+from roundwise.backends.engines.structure import SymmetricPattern, without_values
 from roundwise.formats import FP64, FloatFormat
 
 _one_at_a_time = fork_safe_lock()

@@ -26,7 +26,7 @@ from roundwise.backends.contract import ArithmeticFailure, Status, Vector
 from roundwise.backends.emulated.ordering import SYMMETRIC, superlu
 from roundwise.backends.emulated.sparse import SparseFactors, columns_of
 from roundwise.backends.engines.contract import Engine, Symbolic
-from roundwise.backends.engines.static_pivoting import without_values
+from roundwise.backends.engines.structure import without_values
 from roundwise.backends.native.storage import finished, loaded, require_native_sparse
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat

@@ -32,13 +32,13 @@ from roundwise.backends.checks import require_square
 from roundwise.backends.contract import ArithmeticFailure, Status, Vector
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.orderings import Orders
-from roundwise.backends.engines.static_pivoting import (
+from roundwise.backends.engines.structure import (
+    SymmetricPattern,
     balancing,
     is_structurally_singular,
     scaled_by,
     without_values,
 )
-from roundwise.backends.engines.symmetric import SymmetricPattern
 from roundwise.backends.native.storage import DTYPES, finished, loaded, require_native_sparse
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat

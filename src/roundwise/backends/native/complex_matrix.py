@@ -159,7 +159,8 @@ class ComplexFactors(OpaqueFactors):
 
     def _solve_block(self, b: NDArray[Any], transpose: bool) -> NDArray[Any]:
         with np.errstate(all="ignore"):  # `solve` finds what is not finite
-            return real_columns(self._solve_complex(complex_columns(b), transpose))
+            X: NDArray[Any] = real_columns(self._solve_complex(complex_columns(b), transpose))
+            return X
 
 
 class _DenseFactors(ComplexFactors):

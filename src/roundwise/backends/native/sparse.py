@@ -28,10 +28,9 @@ from roundwise.backends.contract import (
 from roundwise.backends.engines import COMPLEX_ENGINES, ENGINES, Engine, Symbolic
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.pooled import PooledFactors
-from roundwise.backends.engines.static_pivoting import without_values
+from roundwise.backends.engines.structure import suits_symmetric_mode, without_values
 from roundwise.backends.engines.superlu import SuperLUFactors, SuperLUSymbolic
 from roundwise.backends.engines.supernodal import SupernodalEngine, SupernodalSymbolic
-from roundwise.backends.engines.symmetric import suits_symmetric_mode
 from roundwise.backends.native.complex_matrix import ComplexFactors
 from roundwise.backends.native.storage import COMPLEX_DTYPES, DTYPES, finished, loaded, nonfinite
 from roundwise.backends.real_form import compressed
@@ -130,7 +129,7 @@ class EngineAnalysis(Analysis):
 
     def factorize(self, A: Any, fmt: str | FloatFormat, seconds: float | None = None) -> Factors:
         """As the contract says; engines of our own give up after so many `seconds`, if given."""
-        fmt = get_format(fmt)
+        fmt = fmt if isinstance(fmt, FloatFormat) else get_format(fmt)
         matrix = self._backend.matrix(A, fmt)
         if fmt not in self._engine.formats:
             known = " or ".join(known.name for known in self._engine.formats)

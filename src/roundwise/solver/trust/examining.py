@@ -21,7 +21,7 @@ from roundwise.algorithms.accuracy import default_tolerance, lost_pivots
 from roundwise.algorithms.conditioning import LOST, RESOLVED, Conditioning
 from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product, norms_of
 from roundwise.backends import ArithmeticFailure, Factors
-from roundwise.backends.arrays import on_host
+from roundwise.backends.arrays import is_sparse, on_host
 from roundwise.backends.doubled import doubled_residual
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.exceptions import IllConditionedWarning
@@ -384,6 +384,7 @@ def knowledge_of(
 
 
 def _examined_afresh(A: Any, b: Any, x: Any) -> ErrorEstimate:
+    A, b, x = (y if is_sparse(y) else on_host(y) for y in (A, b, x))  # small systems
     system = prepare(A)
     given, taken = system.taken(b), system.taken(x).columns
     examiner, done, estimates = Examiner(system), 0, []
