@@ -24,8 +24,15 @@ from roundwise.formats import FP64
 from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
 from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, express_action, solution_of
-from roundwise.solver.express_factors import DenseFactors, dense_factors
+from roundwise.solver.express import (
+    AT_ONCE,
+    ExpressAnswer,
+    ExpressFactors,
+    express,
+    express_action,
+    solution_of,
+)
+from roundwise.solver.express_factors import dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
     express_sparse,
@@ -461,7 +468,7 @@ def _factored(
             parts = SmallFactors(SparseSequence(sparse).next, decided, action, AT_ONCE)
             return Factorization._of_small(sparse, parts, options)
 
-    def factorized(matrix: Any) -> DenseFactors | None:
+    def factorized(matrix: Any) -> ExpressFactors | None:
         return dense_factors(matrix, options.tol, bound, factor, options.forward)
 
     if place is None and (express := factorized(array)) is not None:
