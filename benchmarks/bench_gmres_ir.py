@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from timing import median_seconds
 
 import roundwise as rw
-from roundwise.actions import monotone_space, top_k
+from roundwise.actions import monotone_space
 from roundwise.algorithms.base import PAPER_FORMATS
 from roundwise.policies import LinearUCB, Policy, TabularQ, ThompsonSampling
 from roundwise.problems import LinearSystem, randsvd
@@ -35,7 +35,7 @@ def all_outcomes(problem: LinearSystem) -> int:
 def learning() -> None:
     """Updates per second when policies learn by replay."""
     rng = np.random.default_rng(0)
-    space = top_k(monotone_space(rw.GmresIR.stages, PAPER_FORMATS), 25)
+    space = monotone_space(rw.GmresIR.stages, PAPER_FORMATS).last(25)
     contexts = np.column_stack([rng.uniform(1, 8, 100), rng.uniform(0, 2, 100)])
     bits = np.array([sum(fmt.p for fmt in action) for action in space])
     rewards = -np.abs(bits - 20 * contexts[:, :1]) / 50

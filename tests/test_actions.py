@@ -17,7 +17,6 @@ from roundwise.actions import (
     implied_failures,
     list_space,
     monotone_space,
-    top_k,
 )
 
 STAGES = ("factor", "update", "gmres", "residual")
@@ -67,17 +66,11 @@ def test_formats_with_equal_bits_may_stand_in_either_order():
 
 def test_paper_drops_exactly_the_actions_with_bf16_in_factor_and_update():
     space = monotone_space(STAGES, PAPER)
-    kept = top_k(space, 25)
+    kept = space.last(25)
     assert len(space) == 35
     dropped = [a for a in space if a not in kept.actions]
     assert dropped == [a for a in space if a[0] == a[1] == rw.BF16]
     assert len(dropped) == 10
-
-
-def test_top_k_of_a_list_keeps_the_highest_in_their_places():
-    space = list_space(("a", "b"), ["fp64-fp64", "bf16-bf16", "fp32-fp64"])
-    assert top_k(space, 2).names == ("fp64-fp64", "fp32-fp64")
-    assert top_k(space, 3) == space
 
 
 def test_safe_action():
@@ -159,9 +152,7 @@ def test_foreign_dict_is_refused(saved):
         (lambda: list_space(("a", "b"), ["fp64"]), ValueError, "one for each stage"),
         (lambda: list_space(("a", "b"), [["fp64"]]), ValueError, "one for each stage"),
         (lambda: list_space(("a",), "fp64"), TypeError, "list of actions"),
-        (lambda: top_k(full_space(("a",), PAPER), 0), ValueError, "1 <= k"),
-        (lambda: top_k(full_space(("a",), PAPER), 5), ValueError, "1 <= k"),
-        (lambda: top_k(full_space(("a",), PAPER), 2.0), TypeError, "int"),
+        (lambda: full_space(("a",), PAPER).last(0), ValueError, "at least one"),
         (lambda: implied_failures(full_space(("a",), PAPER), 4), IndexError, "4 actions"),
         (lambda: implied_failures(full_space(("a",), PAPER), -1), IndexError, "4 actions"),
         (lambda: ActionSpace(("a",), ("fp64",)), TypeError, "list_space"),

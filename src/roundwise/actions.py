@@ -24,7 +24,6 @@ __all__ = [
     "implied_failures",
     "list_space",
     "monotone_space",
-    "top_k",
 ]
 
 
@@ -269,6 +268,10 @@ class ActionSpace:
         """Where an action stands in the space; None if it is not there."""
         return self._indices.get(str(action))
 
+    def last(self, k: int) -> ActionSpace:
+        """The space of its last k actions: of `monotone_space`, those with the most bits."""
+        return ActionSpace(self.stages, self.actions[-k:] if k > 0 else ())
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON: the stages, the definition of each format, and the actions' names."""
         return {
@@ -333,31 +336,6 @@ def monotone_space(stages: Sequence[str], formats: Iterable[str | FloatFormat]) 
         if all(low.p <= high.p for low, high in itertools.pairwise(action))
     )
     return list_space(stages, actions)
-
-
-def top_k(space: ActionSpace, k: int) -> ActionSpace:
-    """The k highest actions in the order of `action_key`; they keep their places in the space.
-
-    Of the paper's 35 actions the top 25 lack exactly those with ``u_f = u = bf16``.
-
-    Parameters
-    ----------
-    space : ActionSpace
-    k : int
-        How many to keep.
-
-    Examples
-    --------
-    >>> from roundwise.actions import monotone_space, top_k
-    >>> top_k(monotone_space(["factor", "residual"], ["bf16", "fp32", "fp64"]), 2).names
-    ('fp32-fp64', 'fp64-fp64')
-    """
-    if isinstance(k, bool) or not isinstance(k, int):
-        raise TypeError(f"k counts actions, got {k!r}; pass an int")
-    if not 1 <= k <= len(space):
-        raise ValueError(f"k = {k}, the space has {len(space)} actions; choose 1 <= k <= that")
-    kept = set(sorted(space.actions, key=action_key)[len(space) - k :])
-    return ActionSpace(space.stages, tuple(a for a in space.actions if a in kept))
 
 
 def list_space(stages: Sequence[str], actions: Iterable[ActionLike]) -> ActionSpace:

@@ -13,7 +13,7 @@ import roundwise as rw
 from roundwise.actions import Action, list_space
 from roundwise.algorithms import Shared
 from roundwise.backends import NativeBackend, get_backend, native_formats
-from roundwise.backends.symmetry import is_symmetric
+from roundwise.backends.native.dense import is_symmetric
 from roundwise.methods import METHODS
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.problems import LinearSystem, convection_diffusion_2d, poisson_2d, randsvd

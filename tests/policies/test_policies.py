@@ -11,7 +11,7 @@ import pytest
 from cases import BASELINES, LEARNERS, small_forest
 from cases import POLICY_SPACE as SPACE
 
-from roundwise.actions import Action, ActionSpace, full_space, list_space, monotone_space, top_k
+from roundwise.actions import Action, ActionSpace, full_space, list_space, monotone_space
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.policies import (
     POLICIES,
@@ -707,7 +707,7 @@ def test_garbage_settings(make, error):
 
 
 def test_top_25_of_the_paper_trains():
-    space = top_k(SPACE, 25)
+    space = SPACE.last(25)
     rewards = threshold_rewards(contexts(30), space)
     policy = train(TabularQ(), contexts(30), space, rewards, 50)
     assert (rewards.max(axis=1) - rewards[np.arange(30), policy.predict(contexts(30))]).mean() < 20

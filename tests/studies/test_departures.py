@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from roundwise.actions import monotone_space, top_k
+from roundwise.actions import monotone_space
 from roundwise.algorithms import GmresIR, Outcome, OutcomeStatus, PaperRule
 from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.cli import main
@@ -43,7 +43,7 @@ from roundwise_studies.simulated import Settings
 from roundwise_studies.writing import write
 
 TAU = 1e-6
-SPACE = top_k(monotone_space(GmresIR.stages, ("bf16", "tf32", "fp32", "fp64")), 25)
+SPACE = monotone_space(GmresIR.stages, ("bf16", "tf32", "fp32", "fp64")).last(25)
 LOW = "tf32-fp32-fp32-fp64"
 
 

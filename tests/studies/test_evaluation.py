@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import roundwise as rw
-from roundwise.actions import list_space, top_k
+from roundwise.actions import list_space
 from roundwise.algorithms import Tally
 from roundwise.commands.outputs import format_table
 from roundwise.costs import MachineProfile, Rate
@@ -207,7 +207,7 @@ def test_usage_by_hand():
 def test_usage_sums_to_the_number_of_stages():
     from roundwise.actions import monotone_space
 
-    space = top_k(monotone_space(rw.GmresIR.stages, ["bf16", "tf32", "fp32", "fp64"]), 25)
+    space = monotone_space(rw.GmresIR.stages, ["bf16", "tf32", "fp32", "fp64"]).last(25)
     draw = rng()
     table = usage_table(draw.integers(25, size=200), space, 10 ** draw.uniform(0, 12, 200))
     assert sum(r.count for r in table.ranges[:-1]) == table.ranges[-1].count == 200

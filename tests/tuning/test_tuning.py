@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import roundwise as rw
-from roundwise.actions import list_space, monotone_space, top_k
+from roundwise.actions import list_space, monotone_space
 from roundwise.costs import H200_LIKE
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.outcomes import OutcomeTable
@@ -150,8 +150,8 @@ def test_another_reward_policy_or_seed_solves_nothing_again(fitted, table, monke
         assert tuner.policy_.space == SPACE
 
 
-def test_top_k_space_and_storage_arithmetic(tmp_path):
-    space = top_k(SPACE, 5)
+def test_a_part_of_a_space_and_storage_arithmetic(tmp_path):
+    space = SPACE.last(5)
     tuner = Tuner(
         rw.GmresIR.paper(),
         space=space,

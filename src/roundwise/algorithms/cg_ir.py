@@ -19,7 +19,7 @@ from roundwise.algorithms.krylov import conjugate_gradients
 from roundwise.algorithms.refinement import refine_by_inner_solves
 from roundwise.algorithms.stage import Stages
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
-from roundwise.backends.symmetry import is_symmetric
+from roundwise.backends.native.dense import is_symmetric
 from roundwise.problems import LinearSystem
 
 

@@ -20,7 +20,6 @@ from scipy import sparse
 from roundwise._forking import cached_property
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix
 from roundwise.backends.arrays import on_host
-from roundwise.backends.doubled import doubled_residual
 from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64
 
@@ -345,7 +344,7 @@ class Conditioning:
 
     def _negative_image(self, y: Array) -> Array:
         """``-A y`` in twice the precision."""
-        return on_host(doubled_residual(self._backend, self.A, y, np.zeros_like(y)))
+        return on_host(exact.doubled_residual(self._backend, self.A, y, np.zeros_like(y)))
 
 
 def _settled(conditions: list[float]) -> bool:

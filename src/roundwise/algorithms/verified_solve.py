@@ -59,10 +59,9 @@ from roundwise.algorithms.stopping import BudgetRule, ForwardRule, HalvingRule, 
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, get_backend
 from roundwise.backends.arrays import column_norms, on_host
 from roundwise.backends.contract import AtOnce
-from roundwise.backends.doubled import doubled_residual
 from roundwise.backends.native import exact
+from roundwise.backends.native.dense import is_symmetric
 from roundwise.backends.native.structured import STRUCTURED, structured_method
-from roundwise.backends.symmetry import is_symmetric
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat, get_format
 from roundwise.methods import DEFAULT_METHOD, METHODS, safest_last
 from roundwise.problems import LinearSystem
@@ -266,7 +265,7 @@ class VerifiedSolve(Algorithm):
         if doubtful.any():
             columns = np.flatnonzero(doubtful)
             B = system[1].B[:, columns]
-            R = doubled_residual(residual.backend, system[0].A, X[:, columns], B)
+            R = exact.doubled_residual(residual.backend, system[0].A, X[:, columns], B)
             exactly = _errors((system[0], ScaledColumns(B)), X[:, columns], R)
             # 0 = A 0 without any error
             zero = (column_norms(X[:, columns]) == 0) & (column_norms(B) == 0)

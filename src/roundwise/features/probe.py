@@ -21,9 +21,8 @@ from roundwise.backends.cuda.residual import probe_rows
 from roundwise.backends.engines import suits_symmetric_mode
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.structure import has_strong_diagonal
-from roundwise.backends.native.dense import has_own_lu
+from roundwise.backends.native.dense import has_own_lu, is_symmetric
 from roundwise.backends.native.structured import structured_method_and_diagonals
-from roundwise.backends.symmetry import is_symmetric
 from roundwise.machine.threads import factorization_threads, pass_threads
 
 Array = NDArray[np.float64]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.backends.arrays import array_module
-from roundwise.backends.symmetry import is_symmetric
+from roundwise.backends.native.dense import is_symmetric
 from roundwise.solver.inputs import given_array
 
 Structure = Literal[

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import roundwise as rw
-from roundwise.actions import ActionSpace, monotone_space, top_k
+from roundwise.actions import ActionSpace, monotone_space
 from roundwise.algorithms.base import PAPER_FORMATS
 from roundwise.commands.outputs import format_table
 from roundwise.costs import GENERIC_AVX512_CPU, H200_LIKE
@@ -139,7 +139,7 @@ def outcomes(name: str, folder: Path, jobs: int, space: ActionSpace) -> list[Out
 
 def compare(name: str, folder: Path, jobs: int, seeds: int) -> None:
     space = monotone_space(rw.GmresIR.stages, PAPER_FORMATS)
-    top = top_k(space, 25)
+    top = space.last(25)
     every, highest = list(range(len(space))), [space.index(action) for action in top]
     views = outcomes(name, folder, jobs, space)
     for label, reward in rewards_for(name).items():

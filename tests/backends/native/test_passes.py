@@ -14,8 +14,8 @@ from roundwise import _kernels
 from roundwise.algorithms.scaling import moderate
 from roundwise.backends import NativeBackend
 from roundwise.backends.native import exact
+from roundwise.backends.native.dense import is_symmetric
 from roundwise.backends.native.storage import largest_entry, work_array
-from roundwise.backends.symmetry import is_symmetric
 from roundwise.features import probe
 from roundwise.formats import FP32, FP64
 from roundwise.solver.prepare import prepare

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import roundwise._kernels as _kernels
-from roundwise.backends.contract import Factors, Matrix, UnsupportedFormat, Vector
+from roundwise.backends.contract import Backend, Factors, Matrix, UnsupportedFormat, Vector
 from roundwise.backends.real_form import ROOT_2, RealForm
 from roundwise.formats import FP64, FP64X2
 from roundwise.machine.threads import pass_threads
@@ -90,6 +90,16 @@ def residual(A: Any, X: Vector, B: Vector, block: int = EXACT) -> Array:
         columns, threads = A.shape[1], pass_threads(A.nnz)
         _kernels.native_exact_sparse_residual(starts, places, entries, columns, X, B, R, threads)
     return R
+
+
+def doubled_residual(backend: Backend, A: Any, X: Vector, B: Vector) -> Vector:
+    """``B - A X`` in twice the precision, where the backend's arrays are; `error_of` bounds it.
+
+    Emulated models have no such kernel: theirs is the processor's own.
+    """
+    if backend.on_host:
+        return residual(A, X, B)
+    return backend.residual(backend.matrix(A, FP64X2), X, B)
 
 
 def _complex_residual(rows: Array, X: Vector, B: Vector, block: int) -> Array:

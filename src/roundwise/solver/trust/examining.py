@@ -22,7 +22,7 @@ from roundwise.algorithms.conditioning import LOST, RESOLVED, Conditioning
 from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product, norms_of
 from roundwise.backends import ArithmeticFailure, Factors
 from roundwise.backends.arrays import is_sparse, on_host
-from roundwise.backends.doubled import doubled_residual
+from roundwise.backends.native import exact
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.exceptions import IllConditionedWarning
 from roundwise.formats import FP32, FP64, FloatFormat
@@ -131,7 +131,7 @@ class Examiner:
 
     def _residual(self, X: Array, B: Array) -> Array:
         """``B - A X`` in twice the precision."""
-        return doubled_residual(self._backend, self._matrix.A, X, B)  # type: ignore[no-any-return]
+        return exact.doubled_residual(self._backend, self._matrix.A, X, B)  # type: ignore[no-any-return]
 
     def knowledge(self, answer: Examined) -> Knowledge:
         """What can be known of the error of an answer, once somebody asks for it."""

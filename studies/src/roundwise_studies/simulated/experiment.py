@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roundwise.actions import ActionSpace, monotone_space, top_k
+from roundwise.actions import ActionSpace, monotone_space
 from roundwise.algorithms import GmresIR
 from roundwise.algorithms.base import PAPER_FORMATS
 
@@ -97,4 +97,4 @@ class Settings:
     @property
     def space(self) -> ActionSpace:
         """The paper's actions."""
-        return top_k(monotone_space(GmresIR.stages, PAPER_FORMATS), self.actions)
+        return monotone_space(GmresIR.stages, PAPER_FORMATS).last(self.actions)
