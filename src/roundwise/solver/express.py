@@ -116,9 +116,10 @@ class ExpressFactors(Protocol):
     general path, which finds out why. They never change, so that threads may share them.
     """
 
-    A: Any
-    """The matrix, a copy of their own; what `full_output` tells of an answer is computed from it.
-    """
+    @property
+    def A(self) -> Any:
+        """The matrix, a copy of their own; what `full_output` tells of an answer is computed from
+        it."""
 
     def solve(self, b: Any, trans: Any) -> ExpressAnswer | None:
         """``A^-1 b``, or that of the transpose; `trans` is what `Factorization.solve` takes.

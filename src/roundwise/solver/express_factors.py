@@ -105,17 +105,23 @@ class DenseFactors:
 class ThreadedFactors:
     """LU in FP64 of a dense matrix that several threads factorize: `ExpressFactors`."""
 
-    def __init__(self, A: Array, tol: float | None) -> None:
+    def __init__(self, A: Array, tol: float | None, own: bool = False) -> None:
         form = as_known_type(A)
-        self.A = A.copy() if form is A else form  # not A as well in another type
-        self._tol, self.factor = tol, FP64.name
+        self._dtype, self._tol, self.factor = form.dtype, tol, FP64.name
+        double = in_double(form)
+        self._double = double.copy() if double is A and not own else double
         with spinning_threads_aside(len(A)):
-            self._lu = VerifiedLU(in_double(self.A))
+            self._lu = VerifiedLU(self._double)
+
+    @property
+    def A(self) -> Array:
+        """The matrix in its type; one of single precision is not kept beside that in double."""
+        return self._double.astype(self._dtype, copy=False)
 
     @property
     def accepted(self) -> bool:
         """Whether no pivot is zero, suspiciously small, or NaN."""
-        return self._lu.pivot_ratio > suspicious_ratio(len(self.A), self.factor)
+        return self._lu.pivot_ratio > suspicious_ratio(len(self._double), self.factor)
 
     def solve(self, b: Any, trans: Any) -> ExpressAnswer | None:
         names = {"N": "N", "T": "T", "H": "H", 0: "N", 1: "T", 2: "H"}
@@ -123,16 +129,24 @@ class ThreadedFactors:
             return None
         if not np.can_cast(b.dtype, np.complex128):
             return None
-        A, b = self.A, as_known_type(b)
-        known = known_of(A.shape, A.dtype, b.shape, b.dtype, self._tol, self.factor, False)
+        shape, b = self._double.shape, as_known_type(b)
+        known = known_of(shape, self._dtype, b.shape, b.dtype, self._tol, self.factor, False)
         with ieee_arithmetic():
             return None if known is None else answer_of(self._lu, b, known, names[trans])
 
 
 def dense_factors(
-    A: Any, tol: float | None, bound: int, factor: str = FP64.name, forward: bool = False
+    A: Any,
+    tol: float | None,
+    bound: int,
+    factor: str = FP64.name,
+    forward: bool = False,
+    own: bool = False,
 ) -> DenseFactors | ThreadedFactors | None:
-    """Factors of a dense matrix with n < bound by one call; None if it is refused, or not such."""
+    """Factors of a dense matrix with n < bound by one call; None if it is refused, or not such.
+
+    `own`: nobody else has A, so that it need not be copied.
+    """
     if type(A) is not np.ndarray or A.ndim != 2 or not 0 < len(A) == A.shape[1]:
         return None
     if not np.can_cast(A.dtype, np.complex128):
@@ -142,14 +156,14 @@ def dense_factors(
         return None
     if n >= STRUCTURED_FROM and A.dtype.kind == "f" and has_structure(A):
         return None
-    made = kept_factors(A, tol, factor, forward)
+    made = kept_factors(A, tol, factor, forward, own)
     return made if made.accepted else None
 
 
 def kept_factors(
-    A: Array, tol: float | None, factor: str, forward: bool
+    A: Array, tol: float | None, factor: str, forward: bool, own: bool = False
 ) -> DenseFactors | ThreadedFactors:
     """Factors of a dense matrix whose order suits one compiled call, or one by several threads."""
     if len(A) > ONE_THREAD_UP_TO and factor == FP64.name and not forward:
-        return ThreadedFactors(A, tol)
-    return DenseFactors(A, tol, factor, forward)
+        return ThreadedFactors(A, tol, own)
+    return DenseFactors(A, tol, factor, forward, own)
