@@ -33,6 +33,7 @@ from roundwise.solver.express import (
     express_action,
     solution_of,
 )
+from roundwise.solver.express_device import express_on_device
 from roundwise.solver.express_factors import dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
@@ -325,6 +326,10 @@ def _solved(
                 return dense.x
             seconds, reason = perf_counter() - start, reason_of(asker)
             return solution_of(dense, A, b, tol, seconds, None, reason)
+    if place is not None and asker is DEFAULT and not full_output:
+        x = express_on_device(A, b, options, place)
+        if x is not None:
+            return x
     start = perf_counter()
     round_too = starts_low(asker) and _order_of(A) >= asker.express_below
     if isinstance(given, np.ndarray):
