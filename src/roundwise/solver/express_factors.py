@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import roundwise._kernels as _kernels
+from roundwise.algorithms.verified_lu import VerifiedLU
 from roundwise.backends.native.structured import (
     LOWER,
     NONE,
@@ -18,14 +19,17 @@ from roundwise.backends.native.structured import (
 )
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP64
-from roundwise.machine.threads import factorization_threads, ieee_arithmetic
+from roundwise.machine.threads import factorization_threads, ieee_arithmetic, spinning_threads_aside
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.express import (
+    ONE_THREAD_UP_TO,
     Array,
     ExpressAnswer,
     Known,
+    answer_of,
     as_known_type,
     has_structure,
+    in_double,
     known_of,
     suspicious_ratio,
     with_witness,
@@ -160,17 +164,54 @@ class StructuredFactors(DenseFactors):
         return StructuredFactors(self.A.T, self._tol, self.structure.transpose, own=True)
 
 
+class ThreadedFactors:
+    """LU in FP64 of a dense matrix that several threads factorize: `ExpressFactors`."""
+
+    method, structure = "lu", UNKNOWN
+
+    def __init__(self, A: Array, tol: float | None, own: bool = False) -> None:
+        form = as_known_type(A)
+        self._dtype, self._tol, self.factor = form.dtype, tol, FP64.name
+        double = in_double(form)
+        self._double = double.copy() if double is A and not own else double
+        with spinning_threads_aside(len(A)):
+            self._lu = VerifiedLU(self._double)
+
+    @property
+    def A(self) -> Array:
+        """The matrix in its type; one of single precision is not kept beside that in double."""
+        return self._double.astype(self._dtype, copy=False)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether no pivot is zero, suspiciously small, or NaN."""
+        return self._lu.pivot_ratio > suspicious_ratio(len(self._double), self.factor)
+
+    def solve(self, b: Any, trans: Any) -> ExpressAnswer | None:
+        names = {"N": "N", "T": "T", "H": "H", 0: "N", 1: "T", 2: "H"}
+        if type(b) is not np.ndarray or not isinstance(trans, str | int) or trans not in names:
+            return None
+        if not np.can_cast(b.dtype, np.complex128):
+            return None
+        shape, b = self._double.shape, as_known_type(b)
+        known = known_of(shape, self._dtype, b.shape, b.dtype, self._tol, self.factor, False)
+        with ieee_arithmetic():
+            return None if known is None else answer_of(self._lu, b, known, names[trans])
+
+
 def dense_factors(
     A: Any,
     tol: float | None,
     bound: int,
     factor: str = FP64.name,
     forward: bool = False,
+    own: bool = False,
     structure: Found | None = None,
-) -> DenseFactors | None:
+) -> DenseFactors | ThreadedFactors | None:
     """Factors of a dense matrix by one call, if n < bound or if it is a band or triangle.
 
-    `structure` is as for `express`. None if the matrix is refused, or not such.
+    `own`: nobody else has A, so that it need not be copied. `structure` is as for `express`. None
+    if the matrix is refused, or not such.
     """
     if type(A) is not np.ndarray or A.ndim != 2 or not 0 < len(A) == A.shape[1]:
         return None
@@ -179,7 +220,7 @@ def dense_factors(
     if structure is not None and not forward:
         found = look_at(as_known_type(A)) if structure == UNKNOWN else structure
         if found.kind != NONE:
-            with_structure = StructuredFactors(A, tol, found)
+            with_structure = StructuredFactors(A, tol, found, own)
             if with_structure.accepted:
                 return with_structure
             if found.kind != PERHAPS_PERMUTED:
@@ -190,5 +231,14 @@ def dense_factors(
     look = n >= STRUCTURED_FROM and A.dtype.kind == "f"
     if look and (looks_positive_definite(A) or (structure is None and has_structure(A))):
         return None
-    made = DenseFactors(A, tol, factor, forward)
+    made = kept_factors(A, tol, factor, forward, own)
     return made if made.accepted else None
+
+
+def kept_factors(
+    A: Array, tol: float | None, factor: str, forward: bool, own: bool = False
+) -> DenseFactors | ThreadedFactors:
+    """Factors of a dense matrix whose order suits one compiled call, or one by several threads."""
+    if len(A) > ONE_THREAD_UP_TO and factor == FP64.name and not forward:
+        return ThreadedFactors(A, tol, own)
+    return DenseFactors(A, tol, factor, forward, own)

@@ -26,7 +26,12 @@ from roundwise.solver.climb import climb
 from roundwise.solver.decide import Learn, Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
 from roundwise.solver.express import AT_ONCE, ExpressAnswer, ExpressFactors, solution_of
-from roundwise.solver.express_factors import DenseFactors, StructuredFactors
+from roundwise.solver.express_factors import (
+    DenseFactors,
+    StructuredFactors,
+    ThreadedFactors,
+    kept_factors,
+)
 from roundwise.solver.express_structured import UNKNOWN
 from roundwise.solver.factored import Factored, Tried, with_pattern_of
 from roundwise.solver.inputs import (
@@ -513,9 +518,9 @@ class Factorization:
         factored = self._factored
         plan = replace(factored.plan, learn=None, orders=None, time_limit=None)
         options = Options(self._tol, accuracy=self._accuracy)
-        A, express = None, self._present.express
+        A, express = None, None if self._is_sparse else self._present.express
         factor = structure = None
-        if self._small is not None and isinstance(express, DenseFactors):
+        if self._small is not None and isinstance(express, DenseFactors | ThreadedFactors):
             A, factor, structure = express.A, express.factor, express.structure
         return _remade, (factored.matrix, plan, options, factored.level, A, factor, structure)
 
@@ -548,10 +553,10 @@ def _remade(
 ) -> Factorization:
     """What was pickled, starting from the rung that it had reached; A had express factors."""
     with ieee_arithmetic():
-        express: DenseFactors | None = None
+        express: ExpressFactors | None = None
         if A is not None and factor is not None:
             if structure == UNKNOWN:
-                express = DenseFactors(A, options.tol, factor, options.forward)
+                express = kept_factors(A, options.tol, factor, options.forward)
             else:
                 express = StructuredFactors(A, options.tol, structure)
         F = Factorization(system, plan, options, express=express)
