@@ -39,8 +39,9 @@ from roundwise.solver.express import (
     EXPRESS_TYPES,
     Array,
     ExpressAnswer,
+    Refused,
     as_known_type,
-    express,
+    attempt,
     gate_of,
     solution_of,
 )
@@ -169,7 +170,7 @@ def express_sparse(
     bound: int,
     panels: bool = True,
     known: Iterable[SparseFactors] = (),
-) -> tuple[ExpressAnswer | Orders | None, SparseFactors | None]:
+) -> tuple[ExpressAnswer | Orders | Refused | None, SparseFactors | None]:
     """A system with a square sparse A at once: its answer, and factors that may serve again.
 
     Where no x is returned, there may be orders of A's pattern that a decision can go on with;
@@ -190,17 +191,17 @@ def express_sparse(
     lu = read_sparse(A, "A")
     columns = b.size // len(b)
     if is_for_dense(lu, columns):
-        return express(dense_of(lu, A.dtype), b, tol, bound), None
+        return attempt(dense_of(lu, A.dtype), b, tol, bound), None
     found = factorized(lu, columns, panels, bool(known), _rival)
     if found == DENSE:
-        return express(dense_of(lu, A.dtype), b, tol, bound), None
+        return attempt(dense_of(lu, A.dtype), b, tol, bound), None
     if isinstance(found, Inverse):
         return _by_engine(lu, b, asked, found), None
     if found is None or isinstance(found, Orders):
         return found, None
     factors = SparseFactors(A, lu, tol)
     answer = factors.solve(b)
-    return answer, None if answer is None else factors
+    return answer or Refused(METHOD), None if answer is None else factors
 
 
 def _rival(shape: Shape) -> float:

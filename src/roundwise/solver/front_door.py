@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import Action
+from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.cuda import stacks as on_device
 from roundwise.features.probe import cholesky_from
@@ -24,7 +25,14 @@ from roundwise.formats import FP64
 from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
 from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, express_action, solution_of
+from roundwise.solver.express import (
+    AT_ONCE,
+    ExpressAnswer,
+    Refused,
+    attempt,
+    express_action,
+    solution_of,
+)
 from roundwise.solver.express_factors import DenseFactors, dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
@@ -170,7 +178,7 @@ def solve(
     >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    refused = False
+    refused: tuple[Outcome, ...] | None = None
     if (
         type(A) is type(b) is np.ndarray
         and type(policy) is str
@@ -193,12 +201,12 @@ def solve(
                     b.ndim == 1,
                 )
                 return _in_memory_of(b, x, A) if overwrite_b else x
-        found = express(given, b, tol, forward=forward)
-        if found is not None:
+        found = attempt(given, b, tol, forward=forward)
+        if isinstance(found, ExpressAnswer):
             seconds = perf_counter() - start
             x = solution_of(found, given, b, tol, seconds) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
-        refused = True
+        refused = _refused(found, FP64.name, forward, start)
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
     x = solve_system(parse_policy(policy), A, b, options, full_output, device, refused=refused)
     return _in_memory_of(b, x, A) if overwrite_b else x
@@ -212,11 +220,11 @@ def solve_system(
     full_output: bool = False,
     device: str | None = None,
     patterns: KnownPatterns | None = None,
-    refused: bool = False,
+    refused: tuple[Outcome, ...] | None = None,
 ) -> Any:
     """`solve` with checked options; `patterns` are those that a `Solver` has analysed.
 
-    `refused` says that `express` has been tried with A and b as they are.
+    `refused` has what `express` was tried for with A and b as they are; None if it was not.
     """
     place = None
     if device is not None or not (type(b) is np.ndarray and (type(A) is type(b) or is_sparse(A))):
@@ -248,7 +256,7 @@ def _solved(
     full_output: bool,
     place: Place | None,
     patterns: KnownPatterns | None,
-    refused: bool = False,
+    refused: tuple[Outcome, ...] | None = None,
 ) -> Any:
     """The four steps, for one system or for each of a stack; x is of the kind of b there."""
     given, start = A, perf_counter()
@@ -269,7 +277,7 @@ def _solved(
                 again, reason = again_alone(A, b, place, tol), reason_of(asker)
                 seconds, where = perf_counter() - start, place.backend.arithmetic
                 return solution_of(alone, A, b, tol, seconds, again, reason, where)
-    if place is None and not refused:
+    if place is None and refused is None:
         tol, bound = options.tol, _express_below(asker, options)
         factor = express_format(asker)
         if is_sparse(A):
@@ -284,12 +292,14 @@ def _solved(
                 if not full_output:
                     return found.x
                 return sparse_solution_of(found, factors, A, b, tol, bound, seconds)
-            orders = found
-        elif (dense := express(A, b, tol, bound, factor, options.forward)) is not None:
-            if not full_output:
-                return dense.x
-            seconds, reason = perf_counter() - start, reason_of(asker)
-            return solution_of(dense, A, b, tol, seconds, None, reason)
+            orders = None if isinstance(found, Refused) else found
+        else:
+            found = attempt(A, b, tol, bound, factor, options.forward)
+            if isinstance(found, ExpressAnswer):
+                seconds, reason = perf_counter() - start, reason_of(asker)
+                told = full_output
+                return solution_of(found, A, b, tol, seconds, None, reason) if told else found.x
+        refused = _refused(found, factor, options.forward, start)
     start = perf_counter()
     round_too = starts_low(asker) and _order_of(A) >= asker.express_below
     if isinstance(given, np.ndarray):
@@ -303,7 +313,14 @@ def _solved(
         seconds = perf_counter() - start
         F = Factorization(system, plan, options, seconds, analyses, once=True)
         del plan
-        return solved_once(F, b, full_output)
+        return solved_once(F, b, full_output, refused or ())
+
+
+def _refused(found: Any, factor: str, forward: bool, start: float) -> tuple[Outcome, ...]:
+    """The attempts of an express call that gave no answer: one, or none if it was not for it."""
+    if not isinstance(found, Refused):
+        return ()
+    return (found.outcome(factor, forward, perf_counter() - start),)
 
 
 def _arrays(A: Any, b: Any) -> tuple[Any, Any]:
