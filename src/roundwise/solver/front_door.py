@@ -292,7 +292,7 @@ def _solved(
         tol, start = options.tol, perf_counter()
         fits = A.shape == (len(A), len(A)) and b.shape[:1] == (len(A),) and A.size and b.size
         if fits and _at_once(asker, options, place, len(A)).suits(A, b):
-            alone = answer_alone(A, b, place, tol)
+            alone = answer_alone(A, b, place, tol, full_output)
             if alone is not None and not full_output:
                 return alone.x
             if alone is not None:
@@ -377,6 +377,9 @@ def _solved_each(
 
 def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
     """Which systems of a stack are solved together; of n unknowns each."""
+    if place is not None and asker is DEFAULT and options.accuracy == "backward":
+        every = on_device.largest(False) + 1
+        return AtOnce(options.tol, every, FP64.name, False, AT_ONCE, place)
     bound = ALWAYS_SMALL if asker is DEFAULT else 0
     if place is not None and options.accuracy != "backward":
         bound = 0
