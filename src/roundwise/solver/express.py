@@ -146,7 +146,41 @@ def express(
     forward: bool = False,
     structure: Found | None = None,
 ) -> ExpressAnswer | None:
-    """A system by one call, if n < bound or A is a band or triangle; None if it is refused.
+    """What `attempt` accepts; None for all else."""
+    found = attempt(A, b, tol, bound, factor, forward, structure)
+    return found if isinstance(found, ExpressAnswer) else None
+
+
+class Refused(NamedTuple):
+    """An x that did not pass the gate, or shows signs of few right digits."""
+
+    method: str = "lu"
+
+    def outcome(self, factor: Any, forward: bool, seconds: float) -> Outcome:
+        """The first attempt of whoever goes on."""
+        return Outcome(
+            OutcomeStatus.STAGNATED,
+            None,
+            reason="in one call, x did not pass the gate, or showed signs of few right digits",
+            action=express_action(factor, forward, self.method).text,
+            arithmetic="native",
+            seconds=seconds,
+        )
+
+
+REFUSED = Refused()
+
+
+def attempt(
+    A: Any,
+    b: Any,
+    tol: float | None,
+    bound: float | None = None,
+    factor: str = FP64.name,
+    forward: bool = False,
+    structure: Found | None = None,
+) -> ExpressAnswer | Refused | None:
+    """A system by one call, if n < bound or A is a band or triangle; None if it is no such system.
 
     Dense A and b are NumPy's own arrays: others give None, and never an error. `bound` is the
     `express_below` of a policy, None for that of the default one. `factor` is the format of the
@@ -166,31 +200,36 @@ def express(
     look = structure == UNKNOWN
     if structure is not None and not (look and below and known.is_compiled):
         found = _structured(A, b, known, structure)
-        if found != NO_STRUCTURE:
-            return found if isinstance(found, ExpressAnswer) else None
+        if found is not None:
+            return found
     if not below:
         return None
     large = known.n >= STRUCTURED_FROM and A.dtype.kind == "f"
     if large and (looks_positive_definite(A) or (structure is None and has_structure(A))):
         return None
-    return _run(A, b, known, look)
+    return _run(A, b, known, look) or REFUSED
 
 
-def _structured(A: Array, b: Array, known: Known, structure: Found) -> ExpressAnswer | int:
-    """The answer for a band or a triangle; a status if there is none."""
+def _structured(
+    A: Array, b: Array, known: Known, structure: Found
+) -> ExpressAnswer | Refused | None:
+    """The answer for a band or a triangle; None if A is none."""
     x, threads, gate = np.empty(b.shape, known.dtype), factorization_threads(), known.gate
     kind, below, above = structure
     found = _kernels.structured_solve(A, b, x, kind, below, above, threads, *gate)
     if found[0] == NO_STRUCTURE and found[4] == PERHAPS_PERMUTED:
         found = solve_permuted(A, b, x, gate, threads) or found
     status, error, ratio, steps, kind = found
+    if status == NO_STRUCTURE:
+        return None
+    method = "banded" if kind == BAND else "triangular"
     if status != ACCEPTED:
-        return int(status)
-    told = "banded" if kind == BAND else "triangular", known.factor, steps, False, structure
+        return Refused(method)
+    told = method, known.factor, steps, False, structure
     return ExpressAnswer(x, known.unit * error, known.tolerance, ratio, *told)
 
 
-def _run(A: Array, b: Array, known: Known, look: bool = False) -> ExpressAnswer | None:
+def _run(A: Array, b: Array, known: Known, look: bool = False) -> ExpressAnswer | Refused | None:
     """By LU, but with `look` a small band or triangle as such."""
     if not known.is_compiled:
         return None if known.forward else _by_threads(A, b, known)
@@ -198,10 +237,7 @@ def _run(A: Array, b: Array, known: Known, look: bool = False) -> ExpressAnswer 
     x = np.empty(given.shape, known.dtype)
     status, error, pivot_ratio, steps = _kernels.express_solve(A, given, x, look, *known.arguments)
     if status == NO_STRUCTURE:  # or rather, one that may be used
-        found = _structured(A, b, known, UNKNOWN)
-        if isinstance(found, ExpressAnswer):
-            return found
-        return _run(A, b, known) if found == NO_STRUCTURE else None
+        return _structured(A, b, known, UNKNOWN) or _run(A, b, known)
     if status != 0:
         return None
     x = x if given is b else without_witness(x, b)
@@ -236,13 +272,13 @@ def _converted(
     factor: str,
     forward: bool,
     structure: Found | None,
-) -> ExpressAnswer | None:
+) -> ExpressAnswer | Refused | None:
     """The same for numbers of other types that double precision can hold, integers for example."""
     if A.dtype in EXPRESS_TYPES and b.dtype in EXPRESS_TYPES:
         return None  # the shapes are no system's
     if not all(np.can_cast(array.dtype, np.complex128) for array in (A, b)):
         return None
-    return express(as_known_type(A), as_known_type(b), tol, bound, factor, forward, structure)
+    return attempt(as_known_type(A), as_known_type(b), tol, bound, factor, forward, structure)
 
 
 def as_known_type(A: Array) -> Array:
@@ -313,7 +349,7 @@ def _measured(answer: ExpressAnswer, A: Any, b: Array, tol: float | None) -> flo
     dense = as_known_type(A)
     b = as_known_type(b)
     known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol, answer.factor, answer.forward)
-    found: ExpressAnswer | int | None = None
+    found: ExpressAnswer | Refused | None = None
     if known is not None:
         is_lu = answer.method == "lu"
         found = _run(dense, b, known) if is_lu else _structured(dense, b, known, answer.structure)
