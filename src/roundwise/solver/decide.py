@@ -37,10 +37,12 @@ Learn = Callable[[Sequence[Outcome], float], None]
 """Takes the attempts of a solve, and its seconds."""
 
 STRUCTURED_FROM = 300
-"""The smallest n for which bands and triangles are looked for: LU of smaller ones is as fast."""
+"""The smallest n for which bands and triangles are looked for: LU of smaller ones is as fast. A
+price in unknowns; ``python benchmarks/envelope.py`` draws such systems of sizes on both sides."""
 
 SYMMETRIC_ON_DEVICE_FROM = 1500
-"""The smallest n for which a matrix on a GPU is compared with its transpose."""
+"""The smallest n for which a matrix on a GPU is compared with its transpose. A price in unknowns
+that no command measures yet."""
 
 BY_CUDSS = "FP64 by cuDSS: most of its time goes into the order, so that FP32 gains none."
 """Why nothing is counted for a sparse system that is to be solved on a GPU. A fact of the times
@@ -48,7 +50,8 @@ that `benchmarks/bench_cudss.py` takes (H200): counting takes four times as long
 
 PATIENCE, LEAST_LIMIT = 3.0, 0.1
 """A sparse factorization is stopped, and the next method tried, after PATIENCE times the seconds
-expected of the safe action, but not before LEAST_LIMIT seconds."""
+expected of the safe action, but not before LEAST_LIMIT seconds. A taste: counts are seldom off by
+that much, and a solve that is stopped has lost no more than it would take safely."""
 
 
 IN_SINGLE = (
