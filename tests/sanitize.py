@@ -35,6 +35,7 @@ LEVELS = {
     "cpp/native/exact.cpp": ("exact_baseline", "off"),
     "cpp/native/express.cpp": ("express_baseline", "fast"),
     "cpp/native/orthogonal.cpp": ("orthogonal_baseline", "fast"),
+    "cpp/native/structured.cpp": ("structured_baseline", "off"),
     "cpp/sparse/level.cpp": ("sparse_baseline", "fast"),
     "cpp/sparse/express_level.cpp": ("sparse_express_baseline", "off"),
     "tests/native_teams_check.cpp": ("native_portable", "fast"),

@@ -36,7 +36,15 @@ NATIVE = {
     "exact": {"baseline": ["16"]},
     "express": {"baseline": ["16"]},
     "orthogonal": {"baseline": ["16"]},
+    "structured": {"baseline": ["16"]},
 }
+OF_THEIR_OWN = (
+    "exact",
+    "express",
+    "orthogonal",
+    "structured",
+)  # sources whose levels have their name
+EXACT = "exact", "structured"  # sources that keep rounding errors
 X86_AVX512 = [*LEVELS["avx512"], "-mfma"]
 X86_NATIVE = {
     "bf16": {
@@ -52,6 +60,7 @@ X86_NATIVE = {
     "exact": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
     "express": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
     "orthogonal": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
+    "structured": {"baseline": ["16"], "avx2": [*LEVELS["avx2"], "-mfma"], "avx512": X86_AVX512},
 }
 
 
@@ -79,9 +88,9 @@ def native_objects(folder, compiler, sources, *more):
             folder,
             compiler,
             f"cpp/native/{source}.cpp",
-            f"{source if source in ('exact', 'express', 'orthogonal') else 'native'}_{level}",
+            f"{source if source in OF_THEIR_OWN else 'native'}_{level}",
             *flags,
-            f"-ffp-contract={'off' if source == 'exact' else 'fast'}",
+            f"-ffp-contract={'off' if source in EXACT else 'fast'}",
             *more,
         )
         for source, levels in sources.items()
@@ -244,7 +253,7 @@ def test_levels_share_no_code_of_a_library(tmp_path):
     built = re.findall(
         r"add_level\((\S+) \w*(?:baseline|portable) ", (ROOT / "CMakeLists.txt").read_text()
     )
-    assert len(built) == 8
+    assert len(built) == 9
     shared = []
     for source in built:
         kernels = compile_level(tmp_path, "g++", source, "own_level", "16", "-O0")

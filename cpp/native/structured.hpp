@@ -12,13 +12,18 @@ struct StridedMatrix {
     const char* data;
     std::int64_t row_step, column_step;  // in bytes
     bool is_single, is_complex;
-
-    std::int64_t size() const { return (is_single ? 4 : 8) * (is_complex ? 2 : 1); }
-    StridedMatrix transpose() const { return {data, column_step, row_step, is_single, is_complex}; }
-    bool has_contiguous_rows() const { return column_step == size(); }
-    // Whether columns are contiguous, and rows are not.
-    bool rows_are_apart() const { return !has_contiguous_rows() && row_step == size(); }
 };
+
+// Static, as each level has a copy of its own.
+static inline std::int64_t bytes_of_number(const StridedMatrix& a) { return (a.is_single ? 4 : 8) * (a.is_complex ? 2 : 1); }
+static inline StridedMatrix transposed(const StridedMatrix& a) {
+    return {a.data, a.column_step, a.row_step, a.is_single, a.is_complex};
+}
+static inline bool has_contiguous_rows(const StridedMatrix& a) { return a.column_step == bytes_of_number(a); }
+// Whether columns are contiguous, and rows are not.
+static inline bool rows_are_apart(const StridedMatrix& a) {
+    return !has_contiguous_rows(a) && a.row_step == bytes_of_number(a);
+}
 
 enum class StructureKind : int { none = 0, band = 1, lower = 2, upper = 3, perhaps_permuted = 4 };
 

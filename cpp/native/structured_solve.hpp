@@ -142,7 +142,7 @@ class TriangleColumns {
     }
 
     ExpressResult solve(int threads) {
-        const bool contiguous = (a_.has_contiguous_rows() || a_.rows_are_apart()) && is_aligned();
+        const bool contiguous = (has_contiguous_rows(a_) || rows_are_apart(a_)) && is_aligned();
         return columns_ == 1 ? (contiguous ? solve_one(a_) : solve_copy()) : solve_many(threads);
     }
 

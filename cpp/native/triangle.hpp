@@ -509,7 +509,7 @@ void triangle_of_one(std::int64_t n, const StridedMatrix& a, bool upper, std::in
                      TriangleFacts& facts, double* workspace) {
     facts = no_facts();
     for (int k = 0; k < 3; ++k) sizes[k] = 0;
-    if (a.has_contiguous_rows()) triangle_by_rows<S, parts, exact>(n, a, upper, block, y, sizes, facts, workspace);
+    if (has_contiguous_rows(a)) triangle_by_rows<S, parts, exact>(n, a, upper, block, y, sizes, facts, workspace);
     else triangle_by_columns<S, parts, exact>(n, a, upper, block, y, sizes, facts, workspace);
     finish_facts(parts, facts);
 }

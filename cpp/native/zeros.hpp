@@ -96,8 +96,8 @@ template <class Bits> bool may_be_permuted(std::int64_t n, const StridedMatrix& 
 }
 
 inline Structure structure_of_matrix(std::int64_t n, const StridedMatrix& a) {
-    const bool turned = a.rows_are_apart();
-    const StridedMatrix rows = turned ? a.transpose() : a;  // whose rows are contiguous, if one's are
+    const bool turned = rows_are_apart(a);
+    const StridedMatrix rows = turned ? transposed(a) : a;  // whose rows are contiguous, if one's are
     Structure found = a.is_single ? find_structure<std::uint32_t>(n, rows, turned)
                                   : find_structure<std::uint64_t>(n, rows, turned);
     const bool permuted = found.kind == StructureKind::none &&
