@@ -269,7 +269,7 @@ def factorizations(monkeypatch):
     [
         (laplace_3d(10), "cholesky"),
         (poisson_2d(65).A, "cholesky"),
-        (-poisson_2d(65).A, "ldl"),
+        (-laplace_3d(12), "ldl"),
         (convection_diffusion_2d(65, 0.1, (3.0, 5.0)).A, "lu"),
         (saddle_point(40, np.random.default_rng(1)), "ldl"),
     ],

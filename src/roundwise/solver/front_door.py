@@ -20,6 +20,7 @@ from scipy import sparse
 
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.cuda import stacks as on_device
+from roundwise.backends.engines.orderings import Orders
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
@@ -173,7 +174,7 @@ def solve(
     >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    refused = False
+    refused, orders, found = False, None, None  # type: bool, Orders | None, Any
     if (
         type(A) is type(b) is np.ndarray
         and type(policy) is str
@@ -212,16 +213,21 @@ def solve(
     ):
         start, tol = perf_counter(), checked_tolerance(tol)
         wanted = Wanted(tol, FP64.name, accuracy == "forward", bool(transposed))
-        found = tiny_sparse(A, b, wanted)
-        if found is not None:
+        found, factors, most = tiny_sparse(A, b, wanted), None, 0
+        if found is None:
+            most = DEFAULT.express_below
+            with ieee_arithmetic():
+                found, factors = express_sparse(A, b, wanted, most)
+        if isinstance(found, ExpressAnswer):
             x = found.x
             if full_output:
                 seconds = perf_counter() - start
-                x = sparse_solution_of(found, None, A, b, wanted, 0, seconds)
+                x = sparse_solution_of(found, factors, A, b, wanted, most, seconds)
             return _in_memory_of(b, x, A) if overwrite_b else x
-        refused = True
+        refused, orders = True, found
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
-    x = solve_system(parse_policy(policy), A, b, options, full_output, device, refused=refused)
+    asker = parse_policy(policy)
+    x = solve_system(asker, A, b, options, full_output, device, None, refused, orders)
     return _in_memory_of(b, x, A) if overwrite_b else x
 
 
@@ -234,10 +240,12 @@ def solve_system(
     device: str | None = None,
     patterns: KnownPatterns | None = None,
     refused: bool = False,
+    orders: Orders | None = None,
 ) -> Any:
     """`solve` with checked options; `patterns` are those that a `Solver` has analysed.
 
-    `refused` says that `express`, or `tiny_sparse`, has been tried with A and b as they are.
+    `refused` says that the express calls have been tried with A and b as they are; `orders` are
+    those that they have found for a sparse A.
     """
     place = None
     if device is not None or not (type(b) is np.ndarray and (type(A) is type(b) or is_sparse(A))):
@@ -254,7 +262,7 @@ def solve_system(
             meant, rest = A, options
             if not (options.transposed and options.structure is None and is_sparse(A)):
                 meant, rest = options.meant(A), options.rest  # the express call reads a transpose
-            answer = _solved(asker, meant, b, rest, full_output, None, patterns, refused)
+            answer = _solved(asker, meant, b, rest, full_output, None, patterns, refused, orders)
         return answer if type(b) is np.ndarray else with_x(answer, lambda x: returned(x, A, b))
     with place.entered(A, b):
         meant, right = options.meant(place.array("A", A)), place.array("b", b)
@@ -271,6 +279,7 @@ def _solved(
     place: Place | None,
     patterns: KnownPatterns | None,
     refused: bool = False,
+    orders: Orders | None = None,
 ) -> Any:
     """The four steps, for one system or for each of a stack; x is of the kind of b there."""
     given, start = A, perf_counter()
@@ -279,7 +288,6 @@ def _solved(
     is_empty = place is None and not is_sparse(A) and 0 in (*A.shape, *b.shape)
     if is_empty or (not is_sparse(A) and (A.ndim != 2 or b.ndim > 2)):
         return _solved_each(asker, A, b, options, full_output, place)
-    orders: Any = None
     if place is not None and len(A) <= ALONE_UP_TO:
         tol, start = options.tol, perf_counter()
         fits = A.shape == (len(A), len(A)) and b.shape[:1] == (len(A),) and A.size and b.size
@@ -292,10 +300,10 @@ def _solved(
                 seconds, where = perf_counter() - start, place.backend.arithmetic
                 return solution_of(alone, A, b, tol, seconds, again, reason, where)
     if place is None and is_sparse(A):
-        if (wanted := wanted_of(asker, options)) is not None:
+        if not refused and (wanted := wanted_of(asker, options)) is not None:
             bound = math.inf if wanted.is_low else asker.express_below
             before = () if patterns is None else patterns.factors
-            found: Any = None if refused else tiny_sparse(A, b, wanted)
+            found: Any = tiny_sparse(A, b, wanted)
             factors = None
             if found is None:
                 found, factors = express_sparse(A, b, wanted, bound, patterns is None, before)
@@ -507,11 +515,12 @@ def _factored(
 
     bound, wanted = _express_below(asker, options), wanted_of(asker, options)
     if place is None and is_sparse(A) and wanted is not None:
-        made = sparse_factors(A, wanted, columns)
+        most = math.inf if wanted.is_low else asker.express_below
+        made = sparse_factors(A, wanted, columns, most)
         if made is not None:
             action = express_action(made.factor, wanted.forward, made.method)
             reason = reason_of(asker, wanted.factor)
-            parts = SmallFactors(SparseSequence(made).next, decided, action, reason)
+            parts = SmallFactors(SparseSequence(made, most).next, decided, action, reason)
             return Factorization._of_small(made, parts, options)
 
     def factorized(matrix: Any) -> DenseFactors | None:
