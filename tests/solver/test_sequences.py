@@ -295,7 +295,7 @@ def test_transposed_factors(method):
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_blocks_of_columns_give_what_all_at_once_do(kind, trans, monkeypatch):
     A, B = KINDS[kind], RNG.standard_normal((N, 75))
-    F = rw.factor(A, policy="default" if kind == "sparse" else "lu:fp64-fp64-fp64-fp64")
+    F = rw.factor(A, policy=SUPERLU if kind == "sparse" else "lu:fp64-fp64-fp64-fp64")
     whole = F.solve(B, trans, full_output=True)
     monkeypatch.setattr(inputs, "BLOCK", 5 * N)
     monkeypatch.setattr(inputs, "LEAST_COLUMNS", 5)
