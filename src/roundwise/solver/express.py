@@ -142,7 +142,40 @@ def express(
     factor: str = FP64.name,
     forward: bool = False,
 ) -> ExpressAnswer | None:
-    """A system with n < bound by one call; None if it is refused, or is no such system.
+    """What `attempt` accepts; None for all else."""
+    found = attempt(A, b, tol, bound, factor, forward)
+    return found if isinstance(found, ExpressAnswer) else None
+
+
+class Refused(NamedTuple):
+    """An x that did not pass the gate, or shows signs of few right digits."""
+
+    method: str = "lu"
+
+    def outcome(self, factor: Any, forward: bool, seconds: float) -> Outcome:
+        """The first attempt of whoever goes on."""
+        return Outcome(
+            OutcomeStatus.STAGNATED,
+            None,
+            reason="in one call, x did not pass the gate, or showed signs of few right digits",
+            action=express_action(factor, forward, self.method).text,
+            arithmetic="native",
+            seconds=seconds,
+        )
+
+
+REFUSED = Refused()
+
+
+def attempt(
+    A: Any,
+    b: Any,
+    tol: float | None,
+    bound: float | None = None,
+    factor: str = FP64.name,
+    forward: bool = False,
+) -> ExpressAnswer | Refused | None:
+    """A system with n < bound by one call; None if it is no such system.
 
     Dense A and b are NumPy's own arrays: others give None, and never an error. `bound` is the
     `express_below` of a policy, None for that of the default one. `factor` is the format of the
@@ -159,7 +192,7 @@ def express(
             return None
         if known.n >= STRUCTURED_FROM and A.dtype.kind == "f" and has_structure(A):
             return None
-    return _run(A, b, known)
+    return _run(A, b, known) or REFUSED
 
 
 def _run(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
@@ -196,13 +229,13 @@ def without_witness(x: Array, b: Array) -> Array:
 
 def _converted(
     A: Array, b: Array, tol: float | None, bound: float | None, factor: str, forward: bool
-) -> ExpressAnswer | None:
+) -> ExpressAnswer | Refused | None:
     """The same for numbers of other types that double precision can hold, integers for example."""
     if A.dtype in EXPRESS_TYPES and b.dtype in EXPRESS_TYPES:
         return None  # the shapes are no system's
     if not all(np.can_cast(array.dtype, np.complex128) for array in (A, b)):
         return None
-    return express(as_known_type(A), as_known_type(b), tol, bound, factor, forward)
+    return attempt(as_known_type(A), as_known_type(b), tol, bound, factor, forward)
 
 
 def as_known_type(A: Array) -> Array:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from roundwise._csr import checked_sparse
 from roundwise._forking import fork_safe_lock
 from roundwise.actions import Action
-from roundwise.algorithms import VerifiedSolve
+from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.backends import Analysis
 from roundwise.backends.arrays import is_sparse
@@ -518,9 +518,22 @@ class Factorization:
         return _remade, (factored.matrix, plan, options, factored.level, A, factor)
 
 
-def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
-    """Solve once, then release the factors' memory; a `Solution` does that once it is read."""
-    answer = F.solve(b, full_output=full_output)
+def solved_once(
+    F: Factorization, b: Any, full_output: bool, before: tuple[Outcome, ...] = ()
+) -> Any:
+    """Solve once, then release the factors' memory; a `Solution` does that once it is read.
+
+    `before` are attempts that failed: the first rungs of what is told.
+    """
+    try:
+        answer = F.solve(b, full_output=full_output)
+    except SolveFailed as failure:
+        failure.attempts = (*before, *failure.attempts)
+        raise
+    if full_output and before:
+        spent = answer.timings["factor"] + sum(one.seconds or 0.0 for one in before)
+        attempts, timings = (*before, *answer.attempts), answer.timings | {"factor": spent}
+        answer = replace(answer, attempts=attempts, timings=timings, status="escalated")
     if not full_output:
         F._factored.discard()
     elif (factors := F._factored.handed_over()) is not None:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.cuda import stacks as on_device
 from roundwise.features.probe import cholesky_from
@@ -29,7 +30,8 @@ from roundwise.solver.express import (
     AT_ONCE,
     ExpressAnswer,
     ExpressFactors,
-    express,
+    Refused,
+    attempt,
     express_action,
     solution_of,
 )
@@ -181,7 +183,7 @@ def solve(
     >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    refused = False
+    refused: tuple[Outcome, ...] | None = None
     if (
         type(A) is type(b) is np.ndarray
         and type(policy) is str
@@ -204,12 +206,12 @@ def solve(
                     b.ndim == 1,
                 )
                 return _in_memory_of(b, x, A) if overwrite_b else x
-        found = express(given, b, tol, forward=forward)
-        if found is not None:
+        found = attempt(given, b, tol, forward=forward)
+        if isinstance(found, ExpressAnswer):
             seconds = perf_counter() - start
             x = solution_of(found, given, b, tol, seconds) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
-        refused = True
+        refused = _refused(found, FP64.name, forward, start)
     elif (
         type(b) is np.ndarray
         and type(policy) is str
@@ -221,13 +223,13 @@ def solve(
         start, tol = perf_counter(), checked_tolerance(tol)
         wanted = Wanted(tol, FP64.name, accuracy == "forward", bool(transposed))
         found = tiny_sparse(A, b, wanted)
-        if found is not None:
+        if isinstance(found, ExpressAnswer):
             x = found.x
             if full_output:
                 seconds = perf_counter() - start
                 x = sparse_solution_of(found, None, A, b, wanted, 0, seconds)
             return _in_memory_of(b, x, A) if overwrite_b else x
-        refused = True
+        refused = _refused(found, FP64.name, wanted.forward, start)
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
     x = solve_system(parse_policy(policy), A, b, options, full_output, device, refused=refused)
     return _in_memory_of(b, x, A) if overwrite_b else x
@@ -241,11 +243,12 @@ def solve_system(
     full_output: bool = False,
     device: str | None = None,
     patterns: KnownPatterns | None = None,
-    refused: bool = False,
+    refused: tuple[Outcome, ...] | None = None,
 ) -> Any:
     """`solve` with checked options; `patterns` are those that a `Solver` has analysed.
 
-    `refused` says that `express`, or `tiny_sparse`, has been tried with A and b as they are.
+    `refused` has what `express`, or `tiny_sparse`, was tried for with A and b as they are; None if
+    neither was.
     """
     place = None
     if device is not None or not (type(b) is np.ndarray and (type(A) is type(b) or is_sparse(A))):
@@ -278,7 +281,7 @@ def _solved(
     full_output: bool,
     place: Place | None,
     patterns: KnownPatterns | None,
-    refused: bool = False,
+    refused: tuple[Outcome, ...] | None = None,
 ) -> Any:
     """The four steps, for one system or for each of a stack; x is of the kind of b there."""
     given, start = A, perf_counter()
@@ -303,9 +306,10 @@ def _solved(
         if (wanted := wanted_of(asker, options)) is not None:
             bound = math.inf if wanted.is_low else asker.express_below
             before = () if patterns is None else patterns.factors
-            found: Any = None if refused else tiny_sparse(A, b, wanted)
+            found: Any = tiny_sparse(A, b, wanted) if refused is None else None
+            refused = refused or _refused(found, wanted.factor, wanted.forward, start)
             factors = None
-            if found is None:
+            if not isinstance(found, ExpressAnswer):
                 found, factors = express_sparse(A, b, wanted, bound, patterns is None, before)
             if patterns is not None:
                 patterns.keep(factors)
@@ -314,18 +318,21 @@ def _solved(
                     return found.x
                 seconds, reason = perf_counter() - start, reason_of(asker, wanted.factor)
                 return sparse_solution_of(found, factors, A, b, wanted, bound, seconds, reason)
-            orders = found
+            refused = refused or _refused(found, wanted.factor, wanted.forward, start)
+            orders = None if isinstance(found, Refused) else found
         if options.transposed:
             given = A = options.meant(A)
             options, orders = options.rest, None
-    elif place is None and not refused:
+    elif place is None and refused is None:
         tol, bound = options.tol, _express_below(asker, options)
-        dense = express(A, b, tol, bound, express_format(asker), options.forward)
-        if dense is not None:
+        factor, forward = express_format(asker), options.forward
+        found = attempt(A, b, tol, bound, factor, forward)
+        if isinstance(found, ExpressAnswer):
             if not full_output:
-                return dense.x
+                return found.x
             seconds, reason = perf_counter() - start, reason_of(asker)
-            return solution_of(dense, A, b, tol, seconds, None, reason)
+            return solution_of(found, A, b, tol, seconds, None, reason)
+        refused = _refused(found, factor, forward, start)
     if place is not None and asker is DEFAULT and not full_output:
         x = express_on_device(A, b, options, place)
         if x is not None:
@@ -343,7 +350,14 @@ def _solved(
         seconds = perf_counter() - start
         F = Factorization(system, plan, options, seconds, analyses, once=True)
         del plan
-        return solved_once(F, b, full_output)
+        return solved_once(F, b, full_output, refused or ())
+
+
+def _refused(found: Any, factor: str, forward: bool, start: float) -> tuple[Outcome, ...]:
+    """The attempts of an express call that gave no answer: one, or none if it was not for it."""
+    if not isinstance(found, Refused):
+        return ()
+    return (found.outcome(factor, forward, perf_counter() - start),)
 
 
 def _arrays(A: Any, b: Any) -> tuple[Any, Any]:
