@@ -323,13 +323,13 @@ def test_the_kernel_refuses_what_would_leave_its_arrays():
         (A[None], b, x),
     ):
         with pytest.raises(ValueError, match="pass"):
-            _kernels.express_solve(*bad, "fp64", *gate, False)
+            _kernels.express_solve(*bad, False, "fp64", *gate, False)
     with pytest.raises((ValueError, BufferError)):
-        _kernels.express_solve(A, b, np.asfortranarray(x), "fp64", *gate, False)
+        _kernels.express_solve(A, b, np.asfortranarray(x), False, "fp64", *gate, False)
     with pytest.raises(ValueError, match="another format"):
-        _kernels.express_solve(A, b, x, "fp8", *gate, False)
+        _kernels.express_solve(A, b, x, False, "fp8", *gate, False)
     with pytest.raises(ValueError, match="block is negative"):
-        _kernels.express_solve(A, b, x, "fp64", *gate[:-1], -1, False)
+        _kernels.express_solve(A, b, x, False, "fp64", *gate[:-1], -1, False)
 
 
 @pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")

@@ -21,6 +21,7 @@ from scipy import sparse
 from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.cuda import stacks as on_device
+from roundwise.backends.native.structured import Found
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
@@ -29,14 +30,13 @@ from roundwise.solver.decide import decide, starts_low
 from roundwise.solver.express import (
     AT_ONCE,
     ExpressAnswer,
-    ExpressFactors,
     Refused,
     attempt,
     express_action,
     solution_of,
 )
 from roundwise.solver.express_device import express_on_device
-from roundwise.solver.express_factors import dense_factors
+from roundwise.solver.express_factors import DenseFactors, ThreadedFactors, dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
     Wanted,
@@ -45,6 +45,7 @@ from roundwise.solver.express_sparse import (
     sparse_solution_of,
     tiny_sparse,
 )
+from roundwise.solver.express_structured import UNKNOWN, told
 from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
@@ -191,7 +192,7 @@ def solve(
         and accuracy in ("backward", "forward")
         and device is None
         and A.ndim > 1
-        and (assume_a is None or (assume_a in ("general", "gen") and len(A) < ALWAYS_SMALL))
+        and (assume_a is None or _needs_no_look(assume_a, A, accuracy))
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
         start, tol, forward = perf_counter(), checked_tolerance(tol), accuracy == "forward"
@@ -206,10 +207,14 @@ def solve(
                     b.ndim == 1,
                 )
                 return _in_memory_of(b, x, A) if overwrite_b else x
-        found = attempt(given, b, tol, forward=forward)
+        zeros = UNKNOWN if assume_a is None else told(assume_a, transposed)
+        found = attempt(given, b, tol, forward=forward, structure=zeros)
         if isinstance(found, ExpressAnswer):
             seconds = perf_counter() - start
-            x = solution_of(found, given, b, tol, seconds) if full_output else found.x
+            x = found.x
+            if full_output:
+                said = Options(tol, assume_a, accuracy, lower, transposed)
+                x = solution_of(found, said.meant(A), b, tol, seconds)
             return _in_memory_of(b, x, A) if overwrite_b else x
         refused = _refused(found, FP64.name, forward, start)
     elif (
@@ -233,6 +238,13 @@ def solve(
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
     x = solve_system(parse_policy(policy), A, b, options, full_output, device, refused=refused)
     return _in_memory_of(b, x, A) if overwrite_b else x
+
+
+def _needs_no_look(assume_a: Any, A: Array, accuracy: str) -> bool:
+    """Whether one call solves with what `assume_a` tells: of zeros, or nothing of a small A."""
+    if assume_a in ("general", "gen"):
+        return len(A) < ALWAYS_SMALL
+    return accuracy == "backward" and A.ndim == 2 and told(assume_a, False) is not None
 
 
 def solve_system(
@@ -326,7 +338,7 @@ def _solved(
     elif place is None and refused is None:
         tol, bound = options.tol, _express_below(asker, options)
         factor, forward = express_format(asker), options.forward
-        found = attempt(A, b, tol, bound, factor, forward)
+        found = attempt(A, b, tol, bound, factor, forward, _zeros(asker, options))
         if isinstance(found, ExpressAnswer):
             if not full_output:
                 return found.x
@@ -411,6 +423,12 @@ def _express_below(asker: Asker, options: Options) -> int:
     if isinstance(asker, Start) and options.definite:
         return 0  # the format is meant for Cholesky
     return options.express_below(asker.express_below)
+
+
+def _zeros(asker: Asker, options: Options) -> Found | None:
+    """What the express call is told of A's zeros: to look, or to leave them to the policy."""
+    looks = asker.looks_for_structure and options.definite is None
+    return UNKNOWN if looks else None
 
 
 def express_format(asker: Asker) -> str:
@@ -544,11 +562,13 @@ def _factored(
             parts = SmallFactors(SparseSequence(made).next, decided, action, reason)
             return Factorization._of_small(made, parts, options)
 
-    def factorized(matrix: Any, own: bool = False) -> ExpressFactors | None:
-        return dense_factors(matrix, options.tol, bound, factor, options.forward, own)
+    zeros = _zeros(asker, options)
+
+    def factorized(matrix: Any, own: bool = False) -> DenseFactors | ThreadedFactors | None:
+        return dense_factors(matrix, options.tol, bound, factor, options.forward, own, zeros)
 
     if place is None and (express := factorized(array, is_copy)) is not None:
-        action = express_action(factor, options.forward)
+        action = express_action(express.factor, options.forward, express.method)
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)
     del array  # A in another byte order is converted again, into the copy that is kept
