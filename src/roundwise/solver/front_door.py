@@ -187,6 +187,7 @@ def solve(
     """
     refused: tuple[Outcome, ...] | None = None
     orders: Orders | None = None
+    found: Any
     if (
         type(A) is type(b) is np.ndarray
         and type(policy) is str
@@ -329,7 +330,7 @@ def _solved(
             before = () if patterns is None else patterns.factors
             found: Any = tiny_sparse(A, b, wanted)
             factors = None
-            if not isinstance(found, ExpressAnswer):
+            if found is None:
                 found, factors = express_sparse(A, b, wanted, bound, patterns is None, before)
             if patterns is not None:
                 patterns.keep(factors)
