@@ -25,9 +25,16 @@ from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
 from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, express_action, solution_of
+from roundwise.solver.express import (
+    AT_ONCE,
+    ExpressAnswer,
+    ExpressFactors,
+    express,
+    express_action,
+    solution_of,
+)
 from roundwise.solver.express_device import express_on_device
-from roundwise.solver.express_factors import DenseFactors, dense_factors
+from roundwise.solver.express_factors import dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
     Wanted,
@@ -285,7 +292,7 @@ def _solved(
         tol, start = options.tol, perf_counter()
         fits = A.shape == (len(A), len(A)) and b.shape[:1] == (len(A),) and A.size and b.size
         if fits and _at_once(asker, options, place, len(A)).suits(A, b):
-            alone = answer_alone(A, b, place, tol)
+            alone = answer_alone(A, b, place, tol, full_output)
             if alone is not None and not full_output:
                 return alone.x
             if alone is not None:
@@ -372,6 +379,9 @@ def _solved_each(
 
 def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
     """Which systems of a stack are solved together; of n unknowns each."""
+    if place is not None and asker is DEFAULT and options.accuracy == "backward":
+        every = on_device.largest(False) + 1
+        return AtOnce(options.tol, every, FP64.name, False, AT_ONCE, place)
     bound = ALWAYS_SMALL if asker is DEFAULT else 0
     if place is not None and options.accuracy != "backward":
         bound = 0
@@ -508,9 +518,10 @@ def _factored(
         system = prepare(matrix, columns, place, copy=True, backend=backend)
         return system, decide(system, asker, options), perf_counter() - start
 
-    factor, array = express_format(asker), A
+    factor, array, is_copy = express_format(asker), A, False
     if place is None and not is_sparse(A):
         array = dense_array("A", A, real=False)
+        is_copy = type(A) is np.ndarray and not np.may_share_memory(array, A)
 
     bound, wanted = _express_below(asker, options), wanted_of(asker, options)
     if place is None and is_sparse(A) and wanted is not None:
@@ -521,10 +532,10 @@ def _factored(
             parts = SmallFactors(SparseSequence(made).next, decided, action, reason)
             return Factorization._of_small(made, parts, options)
 
-    def factorized(matrix: Any) -> DenseFactors | None:
-        return dense_factors(matrix, options.tol, bound, factor, options.forward)
+    def factorized(matrix: Any, own: bool = False) -> ExpressFactors | None:
+        return dense_factors(matrix, options.tol, bound, factor, options.forward, own)
 
-    if place is None and (express := factorized(array)) is not None:
+    if place is None and (express := factorized(array, is_copy)) is not None:
         action = express_action(factor, options.forward)
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)
