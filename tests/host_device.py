@@ -8,7 +8,7 @@ from scipy import linalg
 
 import roundwise as rw
 from roundwise import _kernels
-from roundwise.backends.cuda import cholesky, lu, residual, stacks
+from roundwise.backends.cuda import cholesky, lu, residual, stacks, tall
 from roundwise.backends.cuda.backend import CudaBackend
 from roundwise.backends.native import exact
 from roundwise.solver import places
@@ -23,6 +23,10 @@ class HostDevice:
 
     def synchronize(self):
         pass
+
+    def solve_triangular(self, L, B, lower=True, transposed=False):
+        trans = int(transposed)
+        return cupy.ndarray(linalg.solve_triangular(L._values, B._values, trans=trans, lower=lower))
 
     def lu_factor(self, A):
         return tuple(map(cupy.ndarray, linalg.lu_factor(A._values)))
@@ -97,6 +101,7 @@ def install(monkeypatch):
     monkeypatch.setattr(cholesky, "factorize", lambda d, A, f: Packed(d, A, f, "cholesky"))
     monkeypatch.setattr(residual, "residual", reference_residual)
     monkeypatch.setattr(residual, "row_sums", reference_row_sums)
+    monkeypatch.setattr(tall, "residual", reference_residual)
     monkeypatch.setattr(stacks, "solve_stack", reference_stack)
     backend = CudaBackend(HostDevice())
     monkeypatch.setattr(places, "backend_of", lambda number: backend)

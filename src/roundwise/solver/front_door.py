@@ -153,8 +153,7 @@ def solve(
         hold the best x and its backward error. The message says "A is singular" only if the
         determinant is zero (docs/switching.md tells how that is known).
     ValueError, TypeError
-        For input that cannot be solved with: shapes, NaN and infinity, operands on two devices,
-        complex numbers on a GPU.
+        For input that cannot be solved with: shapes, NaN and infinity, operands on two devices.
     DeviceUnavailable, DeviceMemoryError
         There is no GPU, or its memory does not suffice.
     UnknownNameError

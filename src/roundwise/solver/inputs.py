@@ -211,9 +211,8 @@ def check_dtype(name: str, dtype: np.dtype[Any]) -> None:
         return
     if np.issubdtype(dtype, np.complexfloating):
         raise TypeError(
-            f"{name} is complex ({dtype}), and this takes real numbers only; pass NumPy or SciPy "
-            "arrays to roundwise.solve or factor(A), which solve complex systems on the CPU, or "
-            f"pass {name}.real if that is meant"
+            f"{name} is complex ({dtype}), and this takes real numbers only; call roundwise.solve "
+            f"or factor(A), which solve complex systems, or pass {name}.real if that is meant"
         )
     if not np.can_cast(dtype, np.float64):
         raise TypeError(

@@ -50,7 +50,7 @@ from roundwise.backends.native import exact
 from roundwise.formats import FP32
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.decide import Plan
-from roundwise.solver.places import place_of, returned
+from roundwise.solver.places import Place, place_of, returned
 from roundwise.solver.policy_argument import DEFAULT, Start, parse_policy
 from roundwise.solver.prepare import BACKEND
 from roundwise.solver.solution import LeastSquaresSolution, SolveFailed
@@ -80,6 +80,7 @@ def lstsq(
     tol: float | None = None,
     policy: Any = "default",
     full_output: bool = False,
+    device: str | None = None,
 ) -> Any:
     """Minimise ``||b - A x||_2`` in as little precision as it takes, and verify the answer.
 
@@ -89,7 +90,8 @@ def lstsq(
     Parameters
     ----------
     A : (m, n) array_like or sparse
-        Dense or sparse, real, of any shape. It is not modified.
+        Dense or sparse, real, of any shape. It is not modified. CuPy arrays and torch tensors on a
+        GPU are solved there.
     b : (m,) or (m, k) array_like
     rcond : float, optional
         Singular values up to `rcond` times the largest count as zero; by default
@@ -107,6 +109,8 @@ def lstsq(
     full_output : bool
         Return a `LeastSquaresSolution` instead of x alone: the same x. (NumPy and SciPy return a
         tuple; rank and residual are attributes here.)
+    device : {None, "cpu", "cuda", "cuda:1", ...}
+        As for `solve`: ``"cuda"`` copies dense A and b to that GPU, and x back.
 
     Returns
     -------
@@ -118,8 +122,8 @@ def lstsq(
     SolveFailed
         A `numpy.linalg.LinAlgError`: no answer passed the gate.
     ValueError, TypeError
-        For input that cannot be solved with: shapes, NaN and infinity, complex numbers, arrays on
-        a GPU.
+        For input that cannot be solved with: shapes, NaN and infinity, complex numbers, operands
+        on two devices.
 
     Examples
     --------
@@ -128,7 +132,7 @@ def lstsq(
     array([1., 1.])
     """
     tried: list[Tried] = []
-    if type(A) is type(b) is np.ndarray:
+    if type(A) is type(b) is np.ndarray and device is None:
         try:
             known = memo[A.shape, A.dtype, b.shape, b.dtype, rcond, tol, policy]
         except (KeyError, TypeError):  # unseen, or a policy that is no text
@@ -140,8 +144,8 @@ def lstsq(
                     return tried[-1].found.x
                 with ieee_arithmetic():
                     return known.solution(tried)
-    else:
-        place_of(A, b, "cpu")  # refuses what is on a GPU
+    elif (place := place_of(A, b, device)) is not None:
+        return _on_device(A, b, (tol, rcond), parse_policy(policy, LsIR), full_output, place)
     with ieee_arithmetic():
         start = perf_counter()
         asker = parse_policy(policy, LsIR)
@@ -154,6 +158,18 @@ def lstsq(
         if type(b) is not np.ndarray:
             answer = replace(answer, x=returned(answer.x, A, b))
     return answer if full_output else answer.x
+
+
+def _on_device(
+    A: Any, b: Any, limits: tuple[Any, Any], asker: Any, full_output: bool, place: Place
+) -> Any:
+    """The same steps on a GPU."""
+    with place.entered(A, b):
+        start = perf_counter()
+        system = prepare(place.array("A", A), place.array("b", b), *limits, place)
+        answer = climb(system, decide(system, asker), perf_counter() - start, full_output)
+        x = place.returned(answer.x, b)
+        return replace(answer, x=x) if full_output else x
 
 
 class Tried(NamedTuple):
@@ -325,7 +341,7 @@ def climb(
             return _by_svd(climbed)
         if rank is Rank.DOUBTFUL:
             continue
-        if runs_at_once(action):
+        if system.place is None and runs_at_once(action):
             tried = known.get(action) or _at_once(system, action)
             timings["solve"] += tried.seconds
             climbed.attempts.append(tried.outcome)
@@ -381,12 +397,13 @@ class _Climb:
         self, action: Action, scaled: ScaledLeastSquares, M: AugmentedFactors | None = None
     ) -> Attempt:
         """One rung: factors of its action, unless they are given, refinement, and the gate."""
-        stages = residual_of_both(Stages(LsIR.stages, action, BACKEND))
+        stages = residual_of_both(Stages(LsIR.stages, action, self.system.backend))
         shared = self.shared if M is None else Shared()
         return attempt(scaled, stages, shared, self.system.tolerance, self.system.dtype, M)
 
     def record(self, made: Attempt, action: Action, seconds: float, doubt: str = "") -> None:
-        facts = {"action": str(action), "arithmetic": BACKEND.arithmetic, "seconds": seconds}
+        arithmetic = self.system.backend.arithmetic
+        facts = {"action": str(action), "arithmetic": arithmetic, "seconds": seconds}
         facts |= {"reason": doubt} if doubt else {}
         made.outcome = Outcome(**vars(made.outcome) | facts)
         self.attempts.append(made.outcome)
@@ -442,6 +459,11 @@ def _by_svd(climbed: _Climb) -> LeastSquaresSolution:
     """The last rung, which tells the rank; where it is not full, the answer is the shortest one."""
     system, start = climbed.system, perf_counter()
     A = system.A
+    if system.place is not None:
+        raise climbed.failure(
+            "the rank of A may not be full, and the SVD that tells runs on the CPU; pass A.get() "
+            "and b.get(), or drop dependent columns"
+        )
     if system.is_sparse:
         if A.shape[0] * A.shape[1] > LARGEST_DENSE:
             raise climbed.failure(

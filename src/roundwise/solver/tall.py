@@ -14,6 +14,9 @@ from roundwise.actions import Action
 from roundwise.algorithms.least_squares.ls_ir import LsIR
 from roundwise.algorithms.least_squares.scaling import ScaledLeastSquares, scaled_least_squares
 from roundwise.algorithms.least_squares.verified_lstsq import target_error
+from roundwise.algorithms.scaling import NOT_FINITE
+from roundwise.backends import Backend
+from roundwise.backends.arrays import column_norms, is_sparse
 from roundwise.costs import Shape, Work, current_prices
 from roundwise.costs.prices import generic_prices
 from roundwise.formats import FP32, FP64
@@ -21,7 +24,8 @@ from roundwise.methods.contract import Price
 from roundwise.methods.tall import SVD, TALL, tall_methods
 from roundwise.problems.least_squares import LeastSquares
 from roundwise.solver.decide import Plan
-from roundwise.solver.inputs import columns_of_rows, is_complex
+from roundwise.solver.inputs import check_dtype, columns_of_rows, is_complex
+from roundwise.solver.places import Place
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, at_least
 from roundwise.solver.prepare import BACKEND, check_finite, checked_tolerance, float64_matrix
 from roundwise.tuning import DeployedPolicy
@@ -44,10 +48,12 @@ class TallSystem:
     dtype: Any  # of the answer: float32 if A and b are, else float64
     tolerance: float
     rcond: float
+    backend: Backend = BACKEND
+    place: Place | None = None  # the GPU that has both; None for the processor
 
     @property
     def is_sparse(self) -> bool:
-        return not isinstance(self.A, np.ndarray)
+        return is_sparse(self.A)
 
     @property
     def is_empty(self) -> bool:
@@ -56,7 +62,8 @@ class TallSystem:
     @cached_property
     def scaled(self) -> ScaledLeastSquares:
         """The augmented system of the problem, scaled to moderate size."""
-        return scaled_least_squares(self.A, self.b)
+        there = None if self.place is None else self.backend
+        return scaled_least_squares(self.A, self.b, backend=there)
 
     def shaped(self, x: NDArray[Any]) -> NDArray[Any]:
         return x[:, 0] if self.was_vector else x
@@ -65,7 +72,9 @@ class TallSystem:
         return float(values[0]) if self.was_vector else values
 
 
-def prepare(A: Any, b: Any, tol: float | None, rcond: float | None) -> TallSystem:
+def prepare(
+    A: Any, b: Any, tol: float | None, rcond: float | None, place: Place | None = None
+) -> TallSystem:
     """A and b, ready to be solved with, or an error that names the fix."""
     for name, values in (("A", A), ("b", b)):
         if is_complex(values):
@@ -73,17 +82,37 @@ def prepare(A: Any, b: Any, tol: float | None, rcond: float | None) -> TallSyste
                 f"{name} is complex; real problems only: pass {name}.real if that is meant, or use "
                 "numpy.linalg.lstsq"
             )
-    given, form = float64_matrix(A)
+    given, form = float64_matrix(A) if place is None else (A, A)
     if given.ndim != 2:
         raise np.linalg.LinAlgError(f"A has {given.ndim} dimensions; pass a matrix")
     m, n = given.shape
-    columns = columns_of_rows(b, m)
+    columns = columns_of_rows(b, m, place is None)
     dtype = answer_dtype(given, columns)
     tolerance, rcond = limits_of((m, n), dtype, tol, rcond)
+    if place is not None:
+        return _on_device(given, columns, dtype, (tolerance, rcond), place)
     if form.size:
         check_finite(BACKEND.sizes(form))
     block = np.array(columns if columns.ndim == 2 else columns[:, None], np.float64, order="F")
     return TallSystem(form, block, columns.ndim == 1, dtype, tolerance, rcond)
+
+
+def _on_device(
+    A: Any, columns: Any, dtype: Any, limits: tuple[float, float], place: Place
+) -> TallSystem:
+    check_dtype("A", A.dtype)
+    if 0 in (*A.shape, *columns.shape):
+        raise ValueError("A or b is empty: there is nothing to solve on a GPU; pass NumPy arrays")
+    backend = place.backend
+    contiguous = A.flags.c_contiguous or A.flags.f_contiguous
+    if A.dtype != np.float64 or not contiguous:
+        A = backend.xp.array(A, dtype=np.float64, order="K" if contiguous else "C")
+    check_finite(backend.sizes(A))
+    given = columns if columns.ndim == 2 else columns[:, None]
+    block = backend.xp.array(given, dtype=np.float64, order="F")
+    if not np.isfinite(column_norms(block)).all():
+        raise ValueError(f"b {NOT_FINITE}")
+    return TallSystem(A, block, columns.ndim == 1, dtype, *limits, backend, place)
 
 
 def answer_dtype(A: Any, b: Any) -> Any:
@@ -111,11 +140,27 @@ def limits_of(
 def decide(system: TallSystem, asker: Asker) -> Plan:
     """What to try for a problem, and why."""
     policy = None if asker is DEFAULT else asker.on(BACKEND)
+    if system.place is not None:
+        return _decided_on_device(policy)
     if isinstance(policy, DeployedPolicy):
         return _trained(policy, system)
     return decided_by_shape(
         policy, system.A.shape, system.b.shape[1], system.is_sparse, system.dtype == np.float32
     )
+
+
+def _decided_on_device(policy: Start | DeployedPolicy | None) -> Plan:
+    """Products of matrices are what a GPU does best: Cholesky of A'A first, unless asked."""
+    if isinstance(policy, DeployedPolicy):
+        raise TypeError(
+            "no Tuner is trained for least squares on a GPU; pass policy='default' or a format's "
+            "name, or A.get() and b.get() to solve on the CPU"
+        )
+    if policy is not None:
+        return _as_asked(policy, False, "cholesky")
+    reason = "On a GPU Cholesky of A'A in fp64 takes a fraction of QR's time, and suffices unless "
+    ladder = _ladder_from(Action([FP64] * 4, "cholesky"))
+    return Plan(ladder, reason + "the condition number is large.")
 
 
 def decided_by_shape(

@@ -32,7 +32,7 @@ from roundwise.algorithms.least_squares.error import (
 )
 from roundwise.algorithms.stage import Stage, Vector
 from roundwise.backends import Factors, Matrix
-from roundwise.backends.arrays import column_norms
+from roundwise.backends.arrays import array_module, column_norms, is_sparse, on_host
 from roundwise.formats import FP64, FloatFormat
 
 Array = NDArray[np.float64]
@@ -51,14 +51,16 @@ class AugmentedSystem:
     wide: bool  # A = T', and x of minimum norm is wanted
     weights: Array
     norm: float  # ||T D||_F with D = diag(1 / weights)
+    backend: Any = None  # that of the GPU which has T and B; None for the processor
     all_weights: Array = field(init=False)  # of p, which are 1, and of q, in a column
     sizes_b: Array = field(init=False)  # the norms of b's columns
 
-    weighs_rows = False
+    weighs_rows, weighs_columns = False, True
     has_plain_norms = False  # those of solutions are of a part
 
     def __post_init__(self) -> None:
         weights = np.concatenate([np.ones(self.rows), self.weights])[:, None]
+        weights = array_module(self.B).asarray(weights)
         sizes = lengths(self.B / weights, self.rows)[1 if self.wide else 0]
         object.__setattr__(self, "all_weights", weights)
         object.__setattr__(self, "sizes_b", sizes)
@@ -87,7 +89,7 @@ class AugmentedSystem:
     @cached_property
     def transposed(self) -> Any:
         """T', a csr_array if it is sparse."""
-        return self.T.T if isinstance(self.T, np.ndarray) else self.T.T.tocsr()
+        return self.T.T.tocsr() if is_sparse(self.T) else self.T.T
 
     def of_columns(self, columns: Any) -> AugmentedSystem:
         """The system with some of its right-hand sides."""
@@ -192,7 +194,8 @@ class AugmentedFactors(Factors):
 
     def inverse_of_normal(self, v: Vector) -> Vector:
         """About ``(T' T)^-1 v``."""
-        return -self.correct(np.zeros((self.m, 1)), v[:, None])[1][:, 0]
+        zeros = array_module(v).zeros((self.m, 1))
+        return -self.correct(zeros, v[:, None])[1][:, 0]
 
 
 class NormalFactors(AugmentedFactors):
@@ -240,9 +243,11 @@ class OrthogonalFactors(AugmentedFactors):
         self.fmt, self._stage, self._factors = fmt, stage, (Q, R)
         backend = stage.backend
         self._Q, self._transposed = backend.matrix(Q, fmt), backend.matrix(Q.T, fmt)
-        # R' turned upside down is an upper triangle, which is what backends solve with.
-        self._R, self._flipped = R, np.asfortranarray(R.T[::-1, ::-1])
-        self.diagonal = np.abs(np.diagonal(R))
+        self._R = R
+        if backend.on_host:
+            # R' turned upside down is an upper triangle, which is what backends solve with.
+            self._flipped = np.asfortranarray(R.T[::-1, ::-1])
+        self.diagonal = np.abs(on_host(R.diagonal()))
 
     def to(self, fmt: FloatFormat) -> OrthogonalFactors:
         if fmt == self.fmt:
@@ -252,6 +257,10 @@ class OrthogonalFactors(AugmentedFactors):
     def correct(self, f: Vector, g: Vector) -> tuple[Vector, Vector]:
         backend, fmt = self._stage.backend, self.fmt
         t = _float64(self._transposed.times(f))
+        if not backend.on_host:
+            t = backend.add(t, -self._there(g, transposed=True), fmt)
+            q = self._there(t)
+            return backend.add(f, -_float64(self._Q.times(t)), fmt), q
         if g.any():
             w = [backend.solve_upper(self._flipped, column[::-1], fmt)[::-1] for column in g.T]
             t = backend.add(t, -np.stack(w, axis=1), fmt)
@@ -260,8 +269,15 @@ class OrthogonalFactors(AugmentedFactors):
 
     def inverse_of_normal(self, v: Vector) -> Vector:
         backend, fmt = self._stage.backend, self.fmt
+        if not backend.on_host:
+            return self._there(self._there(v[:, None], transposed=True))[:, 0]
         w = backend.solve_upper(self._flipped, np.ascontiguousarray(v[::-1]), fmt)
         return backend.solve_upper(self._R, np.ascontiguousarray(w[::-1]), fmt)
+
+    def _there(self, columns: Any, transposed: bool = False) -> Any:
+        """``R^-1`` or ``R^-T`` times columns, on a GPU."""
+        backend: Any = self._stage.backend
+        return backend.solve_triangle(self._R, columns, transposed)
 
 
 class SvdFactors(AugmentedFactors):
@@ -330,4 +346,4 @@ def gram_flops(T: Matrix) -> float:
 
 
 def _float64(X: Vector) -> Vector:
-    return np.asarray(X, dtype=np.float64)
+    return X.astype(np.float64, copy=False)

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise.backends.arrays import on_host
+
 Array = NDArray[np.float64]
 
 
@@ -40,7 +42,8 @@ class Sizes:
 def lengths(X: Array, rows: int) -> tuple[Array, Array]:
     """The 2-norms of the first `rows` rows of each column, and those of the others."""
     squares = np.square(X)
-    return np.sqrt(squares[:rows].sum(axis=0)), np.sqrt(squares[rows:].sum(axis=0))
+    sums = on_host(squares[:rows].sum(axis=0)), on_host(squares[rows:].sum(axis=0))
+    return np.sqrt(sums[0]), np.sqrt(sums[1])
 
 
 def _quotients(sizes: Array, divisors: Array) -> Array:

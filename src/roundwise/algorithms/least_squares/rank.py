@@ -20,6 +20,7 @@ from roundwise.algorithms.least_squares.augmented import (
     SvdFactors,
 )
 from roundwise.backends import ArithmeticFailure
+from roundwise.backends.arrays import array_module, on_host
 
 Array = NDArray[np.float64]
 
@@ -36,8 +37,13 @@ def tall_condition(system: AugmentedSystem, M: AugmentedFactors) -> float:
     """
     w = system.weights
     v = np.random.default_rng(0).standard_normal(len(w))
+    there = array_module(system.T).asarray if system.backend else np.asarray
+
+    def apply(v: Array) -> Any:
+        return w * on_host(M.inverse_of_normal(there(w * v)))
+
     try:
-        inverse = largest_eigenvalue(lambda v: w * M.inverse_of_normal(w * v), v)
+        inverse = largest_eigenvalue(apply, v)
     except ArithmeticFailure:  # out of float64's range
         return np.inf
     return system.norm * float(np.sqrt(inverse))
@@ -48,7 +54,12 @@ def largest_singular_value(system: AugmentedSystem) -> float:
     """About that of T with columns of length 1, from below."""
     w = system.weights
     v = np.random.default_rng(1).standard_normal(len(w))
-    normal = largest_eigenvalue(lambda v: (system.transposed @ (system.T @ (v / w))) / w, v)
+    there = array_module(system.T).asarray if system.backend else np.asarray
+
+    def apply(v: Array) -> Any:
+        return on_host(system.transposed @ (system.T @ there(v / w))) / w
+
+    normal = largest_eigenvalue(apply, v)
     return float(np.sqrt(normal))
 
 

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from roundwise.algorithms.least_squares.augmented import AugmentedSystem
 from roundwise.algorithms.scaling import shifted
+from roundwise.backends.arrays import array_module, on_host
 
 Array = NDArray[np.float64]
 Exponents = NDArray[np.int32]
@@ -40,9 +41,10 @@ class ScaledLeastSquares:
         """x in the given scale, from a stacked solution; infinite where float64 cannot hold it."""
         x = self.system.x(X)
         if self.exponents is None:
-            return np.array(x)
+            same: Array = x.copy(order="K")
+            return same
         with np.errstate(over="ignore", under="ignore"):
-            return np.asarray(shifted(x, self.exponents))
+            return shifted(x, self.exponents)  # type: ignore[no-any-return]
 
     def with_solution(self, X: Array, x: Array) -> Array:
         """The stacked X with x, in the given scale, in the place of its own."""
@@ -60,7 +62,7 @@ class ScaledLeastSquares:
         """
         system = self.system
         top, bottom = system.parts(R)
-        r = bottom if system.wide else system.parts(X)[0] + top
+        r = on_host(bottom if system.wide else system.parts(X)[0] + top)
         fractions, powers = np.frexp(r)  # squares would leave float64's range
         powers = np.where(fractions == 0, _OF_ZERO, powers + self.residual_exponents)
         largest = powers.max(axis=0, initial=_OF_ZERO)
@@ -69,11 +71,14 @@ class ScaledLeastSquares:
             return np.asarray(np.ldexp(np.sqrt(np.square(shares).sum(axis=0)), largest))
 
 
-def scaled_least_squares(A: Any, b: Array, *, always: bool = False) -> ScaledLeastSquares:
+def scaled_least_squares(
+    A: Any, b: Array, *, always: bool = False, backend: Any = None
+) -> ScaledLeastSquares:
     """The problem of a finite float64 matrix, dense or csr, and a block b of columns.
 
     Columns of T and of b are divided by powers of two near their largest entries if `always`, which
-    formats of a small range need, or if they are not of moderate size.
+    formats of a small range need, or if they are not of moderate size. `backend` is that of a GPU
+    that has both; None for the processor.
     """
     wide = A.shape[0] < A.shape[1]
     T = A.T if wide else A
@@ -91,7 +96,7 @@ def scaled_least_squares(A: Any, b: Array, *, always: bool = False) -> ScaledLea
         shift = np.zeros((1, b.shape[1]), np.int32) if shift is None else shift
         exponents, of_residuals = (shift, shift + columns) if wide else (shift - columns, shift)
     return ScaledLeastSquares(
-        AugmentedSystem(T, B, wide, weights, norm),
+        AugmentedSystem(T, B, wide, weights, norm, backend),
         exponents,
         0 if of_residuals is None else of_residuals,
         0.0 in squares.tolist(),
@@ -119,19 +124,20 @@ def _stacked(
     Without `rows`, and unless `always`, columns of moderate size are left alone; None stands for
     the shifts then.
     """
-    B = np.zeros((sum(shape), b.shape[1]), order="F")
+    xp = array_module(b)
+    B = xp.zeros((sum(shape), b.shape[1]), order="F")
     place = B[shape[0] :] if wide else B[: shape[0]]
-    sizes = np.abs(b).max(axis=0).tolist()
+    sizes = on_host(np.abs(b).max(axis=0)).tolist()
     moderate = all(2.0**-MODERATE <= size <= 2.0**MODERATE for size in sizes)
     if moderate and rows is None and not always:
         place[:] = b
         return B, None
     fractions, powers = np.frexp(b)
-    powers = np.where(fractions == 0, -(2**20), powers) - (0 if rows is None else rows)
+    powers = xp.where(fractions == 0, -(2**20), powers) - (0 if rows is None else xp.asarray(rows))
     shift = np.maximum(powers.max(axis=0), _OF_ZERO)[None, :]
     with np.errstate(under="ignore"):
-        np.ldexp(fractions, np.maximum(powers - shift, _OF_ZERO), out=place)
-    return B, shift
+        place[:] = np.ldexp(fractions, np.maximum(powers - shift, _OF_ZERO))
+    return B, on_host(shift)
 
 
 def _exponents(sizes: Array) -> Exponents:
@@ -143,7 +149,7 @@ def _largest(T: Any) -> Array:
     """The largest magnitude in each column."""
     if sparse.issparse(T):
         return np.asarray(abs(T).max(axis=0).todense()).ravel()
-    return np.asarray(np.maximum(T.max(axis=0), -T.min(axis=0)))
+    return on_host(np.maximum(T.max(axis=0), -T.min(axis=0)))
 
 
 def _with_scaled_columns(T: Any, exponents: Exponents) -> Any:
@@ -151,7 +157,7 @@ def _with_scaled_columns(T: Any, exponents: Exponents) -> Any:
         if sparse.issparse(T):
             data = np.ldexp(T.data, -exponents[T.indices])
             return sparse.csr_array((data, T.indices, T.indptr), shape=T.shape)
-        return np.ldexp(T, -exponents)
+        return np.ldexp(T, array_module(T).asarray(-exponents))
 
 
 def _sums_of_squares(T: Any) -> Array:
@@ -160,4 +166,6 @@ def _sums_of_squares(T: Any) -> Array:
         if sparse.issparse(T):
             sums = np.bincount(T.indices, weights=np.square(T.data), minlength=T.shape[1])
             return np.asarray(sums, dtype=np.float64)
+        if not isinstance(T, np.ndarray):
+            return on_host((T * T).sum(axis=0))
         return np.asarray(np.einsum("ij,ij->j", T, T))

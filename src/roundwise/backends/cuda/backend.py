@@ -29,7 +29,7 @@ from roundwise.backends.contract import (
     UnsupportedFormat,
     Vector,
 )
-from roundwise.backends.cuda import residual
+from roundwise.backends.cuda import residual, tall
 from roundwise.backends.cuda.device import Device, DeviceUnavailable, get_device
 from roundwise.backends.cuda.matrix import PIVOTING, CudaAnalysis, CudaMatrix
 from roundwise.backends.cuda.products import computed_in, is_rounded, rounded
@@ -149,6 +149,8 @@ class CudaBackend(Backend):
     def residual(self, A: Matrix, X: Vector, B: Vector) -> Vector:
         """``B - A X``; inf and NaN are left to the caller. In FP64 its error is known."""
         assert isinstance(A, CudaMatrix)
+        if A.fmt in (FP64, FP64X2) and A.shape[0] != A.shape[1]:
+            return tall.residual(self.device, A.array, self.array(X), self.array(B))
         if A.fmt in (FP64, FP64X2):
             return residual.residual(self.device, A.array, self.array(X), self.array(B))
         return self._written(self._read(B, A.fmt) - self._read(A.times(X), A.fmt), A.fmt)
@@ -226,6 +228,19 @@ class CudaBackend(Backend):
 
     def solve_upper(self, R: Vector, g: Vector, fmt: str | FloatFormat) -> Vector:
         return _small.solve_upper(R, g, self._format(fmt))
+
+    def gram(self, T: Any, fmt: str | FloatFormat) -> Any:
+        """``T' T``, in FP64 or FP32."""
+        given = self._read(T, self._format(fmt))
+        return given.T @ given
+
+    def orthogonalized(self, T: Vector, fmt: str | FloatFormat) -> tuple[Vector, Vector]:
+        """By cuSOLVER, in FP64 whatever the format."""
+        return tall.orthogonalized(self.device, self.array(T).astype(np.float64, copy=False))
+
+    def solve_triangle(self, R: Any, B: Any, transposed: bool = False) -> Any:
+        """``R X = B``, or ``R' X = B``, for an upper triangle."""
+        return self.device.solve_triangular(R, B, lower=False, transposed=transposed)
 
     def _read(self, x: Vector, fmt: FloatFormat) -> Any:
         """An operand on the device, rounded to the format, in the type that it is computed with."""

@@ -199,9 +199,10 @@ class Device:
         """Substitution with what `lu_factor` returned."""
         return self._linalg.lu_solve(factors, B, trans=int(transpose), check_finite=False)
 
-    def solve_triangular(self, L: Any, B: Any) -> Any:
-        """``L X = B`` for a lower triangle, by cuBLAS."""
-        return self._linalg.solve_triangular(L, B, lower=True, check_finite=False)
+    def solve_triangular(self, L: Any, B: Any, lower: bool = True, transposed: bool = False) -> Any:
+        """``L X = B``, or ``L' X = B``, for a triangle, by cuBLAS."""
+        solve = self._linalg.solve_triangular
+        return solve(L, B, trans=int(transposed), lower=lower, check_finite=False)
 
 
 def source_text(source: str) -> str:

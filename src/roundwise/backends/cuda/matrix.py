@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from roundwise._forking import cached_property
+from roundwise.backends.arrays import on_host
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import (
     Analysis,
@@ -148,6 +149,12 @@ class CudaFactors(Factors):
     @cached_property
     def pivots(self) -> Vector | None:
         return None if self.method == "cholesky" else self._packed.pivots
+
+    @cached_property
+    def diagonal(self) -> Any:
+        """That of Cholesky's L, whose squares are what is kept."""
+        squares = getattr(self._packed, "pivots", None) if self.method == "cholesky" else None
+        return None if squares is None else np.sqrt(on_host(squares))
 
     def to(self, fmt: FloatFormat) -> CudaFactors:
         return CudaFactors(self._packed, fmt, self.method, applied=fmt)
