@@ -488,17 +488,33 @@ def left_looking(a: Arrays) -> None:
         method(lu, "fill")(a.array(np.zeros((a.length(n), n)), dtype, order="C"))
     most = (float(a.rng.choice((0, 10, 1e9, 1e9, 1e9, np.nan))) for _ in range(2))
     method(lu, "analyse")(*most)
-    method(lu, "factorize")()
+    method(lu, "factorize")(a.flag())
     shape = (a.length(n),) if a.flag() else (a.length(n), int(a.rng.integers(0, 20)))
     b, x = (a.numbers(*shape, dtype=dtype, order="C") for _ in range(2))
     places = a.array(second if a.rng.random() < 0.9 else second[::-1], second.dtype)
     others = a.numbers(a.length(len(values)), dtype=dtype)
-    again = method(lu, "refactored")(form, first, places, others)
+    again = method(lu, "refactored")(form, first, places, others, a.flag())
     for factors in (lu, again or lu):
-        given = b, x, a.flag(), a.flag()
+        given = b, x, a.flag(), a.flag(), a.flag()
         method(factors, "solve")(*given, 1e-10, 1.0, 0.0, 1e-200, 1e200)
         if b.ndim == 1:
             method(factors, "substitute")(b, x)
+
+
+def sparse_at_once(a: Arrays) -> None:
+    n, form = a.size(), int(a.rng.choice((0, 0, 1, 2, 3)))
+    first, second = a.compressed(n, a.rng.choice((np.int32, np.int64)), diagonal=True)
+    if form == 2:
+        first = a.array(a.rng.integers(0, max(1, n), len(second)), second.dtype)
+    dtype = a.rng.choice((np.float32, np.float64, np.complex64, np.complex128, np.int64))
+    values = a.numbers(a.length(len(second)), dtype=dtype)
+    shape = (a.length(n),) if a.flag() else (a.length(n), int(a.rng.integers(0, 20)))
+    kinds = dtype if a.rng.random() < 0.8 else np.float64
+    b, x = (a.numbers(*shape, dtype=kinds, order="C") for _ in range(2))
+    gate = 1e-10, 1.0, 1e-13, 1e-30, 1e-12, 1e-290, 1e290, a.block()
+    given = form, a.length(n), first, second, values, b, x
+    fmt = str(a.rng.choice(("fp64", "fp32", "fp16", "bf16", "fp8")))
+    kernels.express_solve_sparse(*given, fmt, *gate, a.flag())
 
 
 def supernodal(a: Arrays) -> None:
@@ -524,7 +540,19 @@ def supernodal(a: Arrays) -> None:
     if a.rng.random() < 0.2:  # pivots of other factors
         pivots = a.array(a.rng.integers(-n - 2, n + 2, n), np.int32)
     b = a.numbers(a.length(n), int(a.rng.integers(0, 4)), dtype=dtype)
-    kernels.supernodal_solve(plan, storage, pivots, b, a.flag(), a.threads())
+    if a.flag():
+        kernels.supernodal_solve(plan, storage, pivots, b, a.flag(), a.threads())
+        return
+    count = int(a.rng.integers(0, 4))
+    rows, places = (a.order(n) if a.flag() else None for _ in range(2))
+    B, x, r = (a.numbers(a.length(n), a.length(count)) for _ in range(3))
+    matrix = a.array(starts, np.int32), columns, a.numbers(a.length(len(indices)))
+    limits = (float(a.rng.choice(group)) for group in (NUMBERS, (1e-10, -1.0, np.nan)))
+    steps = int(a.rng.choice((0, 1, 3, 10, -1)))
+    kernels.supernodal_refine(
+        *(plan, storage, pivots, rows, places, *matrix, *limits, steps),
+        *(B, x, r, a.numbers(a.length(count)), a.threads(), a.threads()),
+    )
 
 
 FORMATS = [get_format(name) for name in ("bf16", "fp16", "tf32", "fp32", "fp64", "e4m3")]
@@ -633,11 +661,12 @@ SHARES: dict[Callable[[Arrays], None], float] = {
     substitution: 0.1,
     corrections: 0.06,
     passes: 0.08,
-    columns: 0.08,
+    columns: 0.06,
     residuals: 0.08,
     stack: 0.04,
     patterns: 0.07,
     left_looking: 0.06,
+    sparse_at_once: 0.02,
     supernodal: 0.07,
     emulated_matrices: 0.08,
     emulated_vectors: 0.08,

@@ -92,7 +92,7 @@ template <class T> bool supernodal(const Matrix& a, sparse::Kind kind, int threa
     return good;
 }
 
-bool left_looking(const Matrix& a) {
+bool left_looking(const Matrix& a, bool low) {
     const std::vector<std::int64_t> columns(a.indices.begin(), a.indices.end());
     const sparse::GivenPlaces<std::int64_t> given = {sparse::Form::rows, a.n, a.indptr.back(), a.indptr.data(),
                                                      columns.data()};
@@ -100,18 +100,20 @@ bool left_looking(const Matrix& a) {
     if (!sparse::read_rows(given, a.values.data(), rows)) return false;
     sparse::ExpressLU<double> lu(rows);
     lu.analyse(1e12, 1e12);
-    lu.factorize();
-    bool good = lu.is_factorized();
-    const sparse::ExpressLU<double> again(lu, rows);
-    const sparse::SparseGate gate = {1e-13, 1.0, 0.0, 1e-200, 1e200, false};
+    lu.factorize(low);
+    bool good = lu.is_factorized() && lu.lu().is_low() == low;
+    const sparse::ExpressLU<double> again(lu, rows, low);
     for (const bool transposed : {false, true})
         for (const sparse::ExpressLU<double>* factors : {static_cast<const sparse::ExpressLU<double>*>(&lu), &again}) {
             const std::vector<double> b = sums(a, transposed);
             std::vector<double> x(b.size());
             const sparse::GivenColumns column = {reinterpret_cast<const char*>(b.data()), 1, 8, 0, false, false};
-            double error = 0;
-            good = good && factors->solve(column, transposed, false, gate, x.data(), error) ==
-                               sparse::SparseStatus::accepted && from_ones(x) < 1e-12;
+            for (const bool forward : {false, true}) {
+                const sparse::SparseGate gate = {1e-13, 1.0, 0.0, 1e-200, 1e200, false, forward};
+                sparse::SparseFound found;
+                good = good && factors->solve(column, transposed, false, gate, x.data(), found) ==
+                                   sparse::SparseStatus::accepted && from_ones(x) < (forward ? 1e-15 : 1e-12);
+            }
         }
     return good;
 }
@@ -125,7 +127,8 @@ int main() {
                        .size() == static_cast<std::size_t>(skew.n);
     for (const std::string& level : available_levels()) {
         set_level(level);
-        good = left_looking(symmetric) && left_looking(skew) && good;
+        good = left_looking(symmetric, false) && left_looking(skew, false) && good;
+        good = left_looking(symmetric, true) && left_looking(skew, true) && good;
         for (const int threads : {1, 2}) {
             for (const sparse::Kind kind : {sparse::Kind::cholesky, sparse::Kind::ldl, sparse::Kind::lu})
                 good = supernodal<float>(symmetric, kind, threads) &&

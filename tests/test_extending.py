@@ -399,8 +399,8 @@ HANDED_DOWN = {"System", "Factored", "_tried", "_Watched", "_rival"}
 
 
 CEILINGS = {
-    "A dense system": (25, 15),
-    "A sparse system": (36, 23),
+    "A dense system": (25, 14),
+    "A sparse system": (29, 18),
     "A small system": (3, 0),
     "A least squares problem": (32, 13),
     "Tuner(VerifiedSolve()).fit": (57, 35),

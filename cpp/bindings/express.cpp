@@ -11,6 +11,7 @@
 #include "bindings/bindings.hpp"
 #include "common/parallel.hpp"
 #include "native/express_solve.hpp"
+#include "sparse/rows.hpp"
 
 namespace roundwise {
 
@@ -52,6 +53,77 @@ class Numbers {
                 is_vector ? 0 : view_.strides[first + 1], is_single, is_complex};
     }
 };
+
+// A contiguous vector of the caller's, without a copy.
+class Contiguous {
+    Py_buffer view_;
+
+  public:
+    explicit Contiguous(nb::handle array) {
+        if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) != 0) {
+            PyErr_Clear();
+            throw std::invalid_argument("an array is not contiguous; pass vectors without gaps");
+        }
+        if (view_.ndim != 1) {
+            PyBuffer_Release(&view_);
+            throw std::invalid_argument("an array is no vector; pass the vectors of a sparse matrix");
+        }
+    }
+    Contiguous(const Contiguous&) = delete;
+    ~Contiguous() { PyBuffer_Release(&view_); }
+
+    std::int64_t size() const { return view_.shape[0]; }
+    std::string_view format() const { return view_.format; }
+    // Of integers with a sign: their bytes; 0 of other numbers.
+    std::int64_t bytes_of_integers() const {
+        return format() == "i" || format() == "l" || format() == "q" ? view_.itemsize : 0;
+    }
+    const void* data() const { return view_.buf; }
+};
+
+// Adds the entries of a sparse matrix (sparse/rows.hpp) to n x n numbers. False if an index is out of range.
+template <class Index, class T>
+bool add_entries(sparse::Form form, std::int64_t n, std::int64_t entries, const Index* first, const Index* second,
+                 const T* values, int parts, double* dense) {
+    const auto add = [&](Index i, Index j, std::int64_t e) {
+        if (!(i >= 0 && i < n && j >= 0 && j < n)) return false;
+        double* place = dense + (i * n + j) * parts;
+        for (int p = 0; p < parts; ++p) place[p] += static_cast<double>(values[e * parts + p]);
+        return true;
+    };
+    if (form == sparse::Form::coordinates) {
+        for (std::int64_t e = 0; e < entries; ++e)
+            if (!add(first[e], second[e], e)) return false;
+        return true;
+    }
+    if (first[0] != 0) return false;
+    for (std::int64_t line = 0; line < n; ++line) {
+        if (first[line + 1] < first[line] || first[line + 1] > entries) return false;
+        const Index here = static_cast<Index>(line);
+        for (std::int64_t e = first[line]; e < first[line + 1]; ++e)
+            if (!(form == sparse::Form::rows ? add(here, second[e], e) : add(second[e], here, e))) return false;
+    }
+    return true;
+}
+
+// The same for any types; false also where they are none that this call reads.
+bool add_entries(sparse::Form form, std::int64_t n, const Contiguous& first, const Contiguous& second,
+                 const Contiguous& values, bool is_single, int parts, double* dense) {
+    const std::int64_t entries = std::min(second.size(), values.size());
+    const bool by_place = form == sparse::Form::coordinates;
+    if (by_place ? first.size() != second.size() || values.size() != second.size() : first.size() != n + 1)
+        return false;
+    if (first.bytes_of_integers() != second.bytes_of_integers()) return false;
+    const auto with = [&](auto index) {
+        using Index = decltype(index);
+        const auto *from = static_cast<const Index*>(first.data()), *to = static_cast<const Index*>(second.data());
+        if (is_single)
+            return add_entries(form, n, entries, from, to, static_cast<const float*>(values.data()), parts, dense);
+        return add_entries(form, n, entries, from, to, static_cast<const double*>(values.data()), parts, dense);
+    };
+    if (first.bytes_of_integers() == 4) return with(std::int32_t{});
+    return first.bytes_of_integers() == 8 && with(std::int64_t{});
+}
 
 // The format of factors, as Python names it.
 Storage storage_of(const char* format) {
@@ -266,6 +338,45 @@ void bind_express(nb::module_& m) {
                 found = solver.solve_anew(matrix, b.given(0), x.data(), scratch + bytes);
             });
         });
+        return told(found);
+    });
+
+    // The same for a sparse A of order n, whose three vectors are those of a form of sparse/rows.hpp. The status is
+    // 3 if an index is out of range, or if the vectors are others than this call reads.
+    define(m, "express_solve_sparse",
+           [](int form, std::int64_t n, nb::handle First, nb::handle Second, nb::handle Values, nb::handle B,
+              nb::handle X, const char* format, double tolerance, double growth, double block_error,
+              double exact_error, double suspicious, double least, double most, std::int64_t block, bool forward) {
+        require(form >= 0 && form <= 2, "form is 0 for rows, 1 for columns and 2 for coordinates");
+        require(n >= 1 && n <= 1024, "A is empty or too large to be made dense; pass at most 1024 rows");
+        const Contiguous first(First), second(Second), values(Values);
+        const Numbers b(B, false, 1, 2), x(X, true, 1, 2);
+        const bool is_complex = values.format() == "Zd" || values.format() == "Zf";
+        const bool is_single = values.format() == "f" || values.format() == "Zf";
+        require(is_complex || is_single || values.format() == "d",
+                "the values have another type; pass float32, float64, complex64 or complex128");
+        const std::int64_t columns = columns_of(b, 0);
+        require_columns(n, is_complex, is_single, b, x, 0);
+        const ExpressGate gate =
+            gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward);
+        ExpressResult found{};
+        bool valid = false;
+        with_solver(is_complex, storage_of(format), b, x.is_single, n, columns, gate, [&](auto matrix, auto solver) {
+            const int parts = is_complex ? 2 : 1;
+            const std::int64_t dense_bytes = (8 * parts * n * n + 63) / 64 * 64, bytes = matrix.place(nullptr);
+            const Workspace workspace(dense_bytes + bytes + solver.scratch_bytes());
+            char* scratch = static_cast<char*>(workspace.get());
+            without_lock_if(n * n * (n + columns) > many_operations, [&] {
+                double* dense = reinterpret_cast<double*>(scratch);
+                std::fill_n(dense, parts * n * n, 0.0);
+                valid = add_entries(static_cast<sparse::Form>(form), n, first, second, values, is_single, parts, dense);
+                if (!valid) return;
+                matrix.place(scratch + dense_bytes);
+                matrix.read({scratch, n, n, 8 * parts * n, 8 * parts, false, is_complex}, false);
+                found = solver.solve_anew(matrix, b.given(0), x.data(), scratch + dense_bytes + bytes);
+            });
+        });
+        if (!valid) return nb::make_tuple(3, HUGE_VAL, 0.0, 0);
         return told(found);
     });
 

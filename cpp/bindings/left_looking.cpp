@@ -185,13 +185,14 @@ template <class T> void bind_lu(nb::module_& m, const char* name) {
                  self.analyse(most, most_if_weak);
              })
         .def("factorize",
-             [](LU& self) {
+             [](LU& self, bool low) {
                  require(self.lu().result() == sparse::LeftLookingResult::analysed,
                          "there is nothing to go on with; look at `result` before");
                  const IeeeArithmetic arithmetic;
                  nb::gil_scoped_release release;
-                 self.factorize();
-             })
+                 self.factorize(low);
+             },
+             nb::arg("low") = false)
         .def_prop_ro("n", [](const LU& self) { return self.lu().n(); })
         .def_prop_ro("stored", [](const LU& self) { return self.lu().rows().places.size(); })
         // The entries of A into n x n numbers that are zero.
@@ -209,16 +210,19 @@ template <class T> void bind_lu(nb::module_& m, const char* name) {
              nb::arg("dense").noconvert())
         // The factors of a matrix with the same places, with the same pivots; None if its places are others.
         .def("refactored",
-             [=](const LU& self, int form, AnyIn first, AnyIn second, AnyIn values) -> std::unique_ptr<LU> {
+             [=](const LU& self, int form, AnyIn first, AnyIn second, AnyIn values,
+                 bool low) -> std::unique_ptr<LU> {
                  require_factors(self);
                  const IeeeArithmetic arithmetic;
                  sparse::Rows<T> rows = rows_of<T>(form, self.lu().n(), first, second, values);
                  nb::gil_scoped_release release;
                  const sparse::Rows<T>& known = self.lu().rows();
                  if (rows.starts != known.starts || rows.places != known.places) return nullptr;
-                 return std::make_unique<LU>(self, std::move(rows));
-             })
+                 return std::make_unique<LU>(self, std::move(rows), low);
+             },
+             nb::arg("form"), nb::arg("first"), nb::arg("second"), nb::arg("values"), nb::arg("low") = false)
         .def_prop_ro("result", [](const LU& self) { return result_of(self.lu().result()); })
+        .def_prop_ro("is_low", [](const LU& self) { return self.lu().is_low(); })
         .def_prop_ro("entries", [](const LU& self) { return self.lu().entries(); })
         .def_prop_ro("counted", [](const LU& self) { return self.lu().counted(); })
         .def_prop_ro("filled", [](const LU& self) { return self.lu().filled(); })
@@ -252,10 +256,10 @@ template <class T> void bind_lu(nb::module_& m, const char* name) {
              },
              nb::arg("b"), nb::arg("x").noconvert())
         // x = A^-1 b, verified (sparse/express.hpp). Returns the status (0: accepted; 1: perhaps few digits are
-        // right; 2: above the tolerance), and the upper bound of the backward error.
+        // right; 2: above the tolerance), the upper bound of the backward error, and the corrections that were made.
         .def("solve",
-             [=](const LU& self, AnyIn b, AnyOut x, bool transposed, bool conjugated, double tolerance,
-                 double growth, double residual_error, double least, double most) {
+             [=](const LU& self, AnyIn b, AnyOut x, bool transposed, bool conjugated, bool forward,
+                 double tolerance, double growth, double residual_error, double least, double most) {
                  require_factors(self);
                  const std::int64_t n = self.lu().n();
                  const sparse::GivenColumns given = columns_of(b, n);
@@ -264,18 +268,18 @@ template <class T> void bind_lu(nb::module_& m, const char* name) {
                          "x has another shape than b; pass one of the same shape");
                  require(answer.is_complex == (given.is_complex || is_complex_number<T>),
                          "x has another type than the answer; pass an array of A's and b's common type");
-                 double error = 0;
+                 sparse::SparseFound found;
                  sparse::SparseStatus status;
                  {
                      const IeeeArithmetic arithmetic;
                      nb::gil_scoped_release release;
                      const sparse::SparseGate gate = {tolerance, growth, residual_error,
-                                                      least,     most,   answer.is_single};
-                     status = self.solve(given, transposed, conjugated, gate, x.data(), error);
+                                                      least,     most,   answer.is_single, forward};
+                     status = self.solve(given, transposed, conjugated, gate, x.data(), found);
                  }
-                 return nb::make_tuple(static_cast<int>(status), error);
+                 return nb::make_tuple(static_cast<int>(status), found.error, found.steps);
              },
-             nb::arg("b"), nb::arg("x").noconvert(), nb::arg("transposed"), nb::arg("conjugated"),
+             nb::arg("b"), nb::arg("x").noconvert(), nb::arg("transposed"), nb::arg("conjugated"), nb::arg("forward"),
              nb::arg("tolerance"), nb::arg("growth"), nb::arg("residual_error"), nb::arg("least"), nb::arg("most"));
 }
 

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "bindings/bindings.hpp"
+#include "bindings/orders.hpp"
 #include "common/parallel.hpp"
+#include "native/refinement.hpp"
 #include "sparse/kernels.hpp"
 #include "sparse/matching.hpp"
 #include "sparse/plan.hpp"
@@ -123,6 +125,53 @@ template <class T> void bind_kernels(nb::module_& m) {
                kernels.solve(view, storage.data(), pivots.data(), transpose, columns, b.data(), threads,
                              workspace.get());
            });
+    // As native_refine, with factors of A, whose rows are taken in the order `rows`, and whose unknowns go to `places`;
+    // A is in compressed rows. Residuals are in twice the precision.
+    define(m, "supernodal_refine",
+           [](const Plan& plan, VectorIn<T> storage, VectorIn<std::int32_t> pivots, Order rows, Order places,
+              VectorIn<std::int32_t> starts, VectorIn<std::int32_t> indices, VectorIn<double> values, double norm,
+              double target, int most_steps, ArrayIn<double> b, ArrayOut<double> x, ArrayOut<double> r,
+              VectorOut<double> errors, int threads, int pass_threads) {
+        const sparse::PlanView view = plan.view();
+        const std::int64_t n = view.n;
+        require(length(storage.size()) == plan.stored() && length(pivots.size()) == n,
+                "storage or pivots do not fit the plan; pass plan.stored and n numbers");
+        require_exchanges(view, pivots);
+        require(length(starts.size()) == n + 1 && starts.data()[n] <= length(indices.size()) &&
+                    starts.data()[n] <= length(values.size()),
+                "A does not fit the plan; pass its compressed rows");
+        const auto columns = [&](const auto& v) {
+            require(v.ndim() >= 1 && v.ndim() <= 2 && length(v.shape(0)) == n,
+                    "the shapes do not match; pass blocks of n rows");
+            return v.ndim() == 1 ? std::int64_t{1} : length(v.shape(1));
+        };
+        const std::int64_t count = columns(b);
+        require(count >= 1 && count == columns(x) && count == columns(r) && count == length(errors.size()),
+                "the shapes do not match; pass blocks of as many columns, and an error for each");
+        require(threads >= 1 && pass_threads >= 1, "threads < 1; pass at least 1");
+        require(most_steps >= 0, "most_steps < 0; pass at least 0");
+        require_order(rows, n);
+        require_order(places, n);
+        Refinement<T> refinement{n, 1, nullptr, false, false, pointer(rows), pointer(places), nullptr, false,
+                                 norm, target, 0, most_steps, threads, pass_threads};
+        const auto& kernels = sparse::sparse_kernels<T>();
+        refinement.solve_by = [&](std::int64_t some, T* y) {
+            const Workspace workspace(kernels.solve_workspace(view, some, threads));
+            kernels.solve(view, storage.data(), pivots.data(), false, some, y, threads, workspace.get());
+        };
+        refinement.residual_by = [&](std::int64_t some, const double* columns_x, const double* columns_b, double* left) {
+            return exact_kernels().sparse_residual(n, n, starts.data(), indices.data(), values.data(), some, columns_x,
+                                                   columns_b, left, pass_threads);
+        };
+        bool converged;
+        double worst = 0;
+        {
+            nb::gil_scoped_release release;
+            converged = refinement.run(count, b.data(), x.data(), r.data(), errors.data());
+            for (std::int64_t j = 0; j < count; ++j) worst = std::max(worst, errors.data()[j]);
+        }
+        return nb::make_tuple(converged, worst, refinement.largest, refinement.stretch, refinement.history);
+    });
 }
 
 }  // namespace

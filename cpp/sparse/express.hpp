@@ -16,11 +16,14 @@ struct ExpressSystem {
     std::int64_t blocks;
     const std::int64_t *lower_start, *upper_start;
     const std::int32_t *lower_rows, *upper_rows;
-    const double *lower, *upper, *inverse_diagonal, *scale;
+    const void *lower, *upper, *inverse_diagonal;  // double, or float if they are low
+    bool is_low;
+    const double* scale;
     // The matrix in compressed rows, and the sums of |Re a| + |Im a| over each of them.
     const std::int32_t *starts, *places;
     const double *values, *sums;
     double norm;     // the largest sum; over the square root of 2 for complex numbers, at most the true norm
+    double least;    // the smallest sum
     double stretch;  // max |y| for A y = image, see below
 };
 
@@ -29,9 +32,15 @@ struct SparseGate {
     double tolerance, growth, residual_error;
     double least, most;  // products of a system whose divisor is between them are in range
     bool is_single;      // the answer is rounded to single precision
+    bool is_forward;     // x itself is to be right, not only its residual small
 };
 
 enum class SparseStatus : int { accepted = 0, few_digits = 1, above_tolerance = 2 };
+
+struct SparseFound {
+    double error = 0;  // the largest upper bound of a backward error
+    int steps = 0;     // the most corrections of a column
+};
 
 template <int parts> struct ExpressKernel {
     std::int64_t lanes;  // columns that are solved for at a time: part p of row i begins at lanes (parts i + p)
@@ -40,24 +49,31 @@ template <int parts> struct ExpressKernel {
     void (*substitute)(const ExpressSystem&, const double* b, double* x, double* work);
 
     // The same for the first `count` columns, corrected where need be, and verified. `work` has room for four
-    // blocks. `error` becomes the largest upper bound of a backward error, if that is larger.
+    // blocks. What is `found` is enlarged where this system has more.
     //
     // An answer has few digits unless one of two things holds, where R has the sums of A's rows on its diagonal:
     // - ||A^-1 R v|| (`stretch`) for a random v, times the largest |r_i| / (R_ii ||x|| + |b_i|), is at most
     //   `certain`: ||x - A^-1 b|| <= 2 || |A^-1| R || ||x|| max_i |r_i| / (R_ii ||x|| + |b_i|);
     // - the factors tell A from a singular matrix (for y = A^-1 R v they recover most of y from A y), and one
     //   more correction changes x by at most `certain`.
+    // Rounding errors of single precision may hide that A is singular: low factors are trusted as they are if that
+    // stretch times their unit roundoff is below `certain`; else they have to tell A from a singular matrix, too.
+    // So have all factors of answers that are right themselves (`is_forward`), which are corrected until all
+    // corrections to come would change x by less than u: `ForwardRule` of algorithms/stopping.py is the same rule.
     SparseStatus (*solve)(const ExpressSystem&, const SparseGate&, std::int64_t count, const double* b,
-                          double* x, double* work, double& error);
+                          double* x, double* work, SparseFound& found);
 };
 
 template <int parts> struct ExpressSparseKernels {
-    ExpressKernel<parts> one, several;
+    ExpressKernel<parts> one, several, low_one, low_several;
 };
 
 constexpr double certain = 1e-5;   // what an estimated error, a lower bound perhaps, may be of an x with three digits
 constexpr double resolved = 0.25;  // factors that lose less than that of a vector tell A from a singular matrix
 constexpr int sparse_corrections = 2;
+constexpr int low_corrections = 30;      // of factors in single precision, as long as errors halve
+constexpr int forward_corrections = 30;  // until x is right
+constexpr double double_roundoff = 0x1p-53, single_roundoff = 0x1p-24;
 
 template <int parts> const ExpressSparseKernels<parts>& express_sparse_kernels();  // of the level in use
 

@@ -5,8 +5,9 @@ namespace roundwise {
 namespace ROUNDWISE_LEVEL {
 
 template <int parts>
-constexpr sparse::ExpressSparseKernels<parts> express_table = {express_kernel<parts, double>,
-                                                               express_kernel<parts, Vector<double>>};
+constexpr sparse::ExpressSparseKernels<parts> express_table = {
+    express_kernel<parts, double, double>, express_kernel<parts, Vector<double>, double>,
+    express_kernel<parts, double, float>, express_kernel<parts, Vector<double>, float>};
 
 extern const sparse::ExpressSparseKernels<1> real_express;
 extern const sparse::ExpressSparseKernels<2> complex_express;

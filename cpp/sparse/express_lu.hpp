@@ -25,10 +25,10 @@ template <class T> class ExpressLU {
 
     // As LeftLookingLU does it, each once.
     void analyse(double most, double most_if_weak) { lu_.analyse(most, most_if_weak); }
-    void factorize();
+    void factorize(bool low);
 
     // The same for a matrix with the same places, with the pivots of the factors before.
-    ExpressLU(const ExpressLU& before, Rows<T> rows);
+    ExpressLU(const ExpressLU& before, Rows<T> rows, bool low);
 
     ~ExpressLU() { delete turned_.load(); }
 
@@ -42,7 +42,7 @@ template <class T> class ExpressLU {
     // the gate: n rows of numbers that are complex if A or b is. If A is real and b complex, real and
     // imaginary parts are columns of their own, and the gate is theirs. Threads may share the factors.
     SparseStatus solve(const GivenColumns& b, bool transposed, bool conjugated, const SparseGate& gate, void* x,
-                       double& error) const;
+                       SparseFound& found) const;
 
   private:
     static constexpr int parts = sizeof(T) / sizeof(double);
@@ -55,6 +55,7 @@ template <class T> class ExpressLU {
         ExpressSystem system;
     };
 
+    const ExpressKernel<parts>& kernel_for(bool one) const;
     std::unique_ptr<Side> side_of(bool transposed) const;
     const Side& turned() const;
 

@@ -43,8 +43,8 @@ template <int parts, class V> struct Entry {
     void put_at(double* block, std::int64_t row) const {
         for (int p = 0; p < parts; ++p) put(block + row * step + p * lanes, part[p]);
     }
-    // *this -= a x
-    void subtract(const double* a, const Entry& x) {
+    // *this -= a x; F is double or float.
+    template <class F> void subtract(const F* a, const Entry& x) {
         const V re = all_lanes<V>(a[0]);
         if constexpr (parts == 1) {
             part[0] = multiply_add(-re, x.part[0], part[0]);
@@ -54,7 +54,7 @@ template <int parts, class V> struct Entry {
             part[1] = multiply_add(-im, x.part[0], multiply_add(-re, x.part[1], part[1]));
         }
     }
-    void multiply(const double* a) {
+    template <class F> void multiply(const F* a) {
         const Entry x = *this;
         const V re = all_lanes<V>(a[0]);
         part[0] = re * x.part[0];
@@ -74,10 +74,12 @@ template <int parts, class V> struct Entry {
     }
 };
 
-template <int parts, class V>
+template <int parts, class V, class F>
 void sparse_substitute(const ExpressSystem& s, const double* b, double* x, double* y) {
     using E = Entry<parts, V>;
     const std::int64_t n = s.n;
+    const F *const lower = static_cast<const F*>(s.lower), *const upper = static_cast<const F*>(s.upper);
+    const F* const inverse_diagonal = static_cast<const F*>(s.inverse_diagonal);
     if (!s.transposed) {
         for (std::int64_t k = 0; k < n; ++k) E::at(b, s.column_at[k]).put_at(y, k);
         for (std::int64_t block = 0; block < s.blocks; ++block) {
@@ -85,14 +87,14 @@ void sparse_substitute(const ExpressSystem& s, const double* b, double* x, doubl
             for (std::int64_t k = first; k < last; ++k) {
                 E sum = E::at(y, k);
                 for (std::int64_t e = s.upper_start[k]; e < s.upper_start[k + 1]; ++e)
-                    sum.subtract(s.upper + parts * e, E::at(y, s.upper_rows[e]));
-                sum.multiply(s.inverse_diagonal + parts * k);
+                    sum.subtract(upper + parts * e, E::at(y, s.upper_rows[e]));
+                sum.multiply(inverse_diagonal + parts * k);
                 sum.put_at(y, k);
             }
             for (std::int64_t k = last - 2; k >= first; --k) {
                 E sum = E::at(y, k);
                 for (std::int64_t e = s.lower_start[k]; e < s.lower_start[k + 1]; ++e)
-                    sum.subtract(s.lower + parts * e, E::at(y, s.lower_rows[e]));
+                    sum.subtract(lower + parts * e, E::at(y, s.lower_rows[e]));
                 sum.put_at(y, k);
             }
         }
@@ -103,7 +105,7 @@ void sparse_substitute(const ExpressSystem& s, const double* b, double* x, doubl
         }
         return;
     }
-    const auto subtract_column = [&](const E& u, const double* values, const std::int32_t* rows,
+    const auto subtract_column = [&](const E& u, const F* values, const std::int32_t* rows,
                                      const std::int64_t* start, std::int64_t k) {
         for (std::int64_t e = start[k]; e < start[k + 1]; ++e) {
             E sum = E::at(y, rows[e]);
@@ -119,12 +121,12 @@ void sparse_substitute(const ExpressSystem& s, const double* b, double* x, doubl
     for (std::int64_t block = s.blocks - 1; block >= 0; --block) {
         const std::int64_t first = s.block_start[block], last = s.block_start[block + 1];
         for (std::int64_t k = first; k < last; ++k)
-            subtract_column(E::at(y, k), s.lower, s.lower_rows, s.lower_start, k);
+            subtract_column(E::at(y, k), lower, s.lower_rows, s.lower_start, k);
         for (std::int64_t k = last - 1; k >= first; --k) {
             E u = E::at(y, k);
-            u.multiply(s.inverse_diagonal + parts * k);
+            u.multiply(inverse_diagonal + parts * k);
             u.put_at(y, k);
-            subtract_column(u, s.upper, s.upper_rows, s.upper_start, k);
+            subtract_column(u, upper, s.upper_rows, s.upper_start, k);
         }
     }
     for (std::int64_t k = 0; k < n; ++k) E::at(y, k).put_at(x, s.column_at[k]);
@@ -215,7 +217,7 @@ template <class V> inline double lane_of(const V& x, std::int64_t lane) {
     else return x[lane];
 }
 
-template <int parts, class V> struct SparseSolve {
+template <int parts, class V, class F> struct SparseSolve {
     using E = Entry<parts, V>;
     static constexpr std::int64_t lanes = E::lanes;
 
@@ -234,7 +236,8 @@ template <int parts, class V> struct SparseSolve {
     double error(std::int64_t lane) const {
         const double answer = lane_of(sizes.answer, lane), right = lane_of(sizes.right, lane);
         const double left = lane_of(sizes.residual, lane);
-        if (answer == 0 && right == 0 && left == 0) return 0;
+        if (answer == 0 && right == 0 && left == 0)  // squares of tiny parts vanish, too
+            return parts == 1 || (largest(b, lane) == 0 && largest(x, lane) == 0) ? 0 : __builtin_huge_val();
         const double size = s.norm * answer + right;
         if (!(size > gate.least && size < gate.most)) return __builtin_huge_val();
         double whole = left;
@@ -262,29 +265,87 @@ template <int parts, class V> struct SparseSolve {
         for (std::int64_t i = 0; i < parts * s.n; ++i) x[i * lanes + lane] += z[i * lanes + lane];
     }
 
-    SparseStatus run(double& worst) {
-        sparse_substitute<parts, V>(s, b, x, y);
+    static constexpr bool is_low = sizeof(F) < sizeof(double);
+
+    // Whether the factors are far from losing A in their rounding errors, as far as that stretch tells.
+    bool is_far_from_singular() const {
+        return s.stretch * (is_low ? sparse::single_roundoff : sparse::double_roundoff) < sparse::certain;
+    }
+
+    SparseStatus run(sparse::SparseFound& found) {
+        sparse_substitute<parts, V, F>(s, b, x, y);
         measure();
-        for (int step = 0; step < sparse::sparse_corrections; ++step) {
-            bool wanted = false, substituted = false;
-            for (std::int64_t lane = 0; lane < count; ++lane) {
-                if (passes(lane) || !(error(lane) < 1)) continue;
-                if (!substituted) sparse_substitute<parts, V>(s, r, z, y);
-                substituted = wanted = true;
-                correct(lane);
-            }
-            if (!wanted) break;
-            measure();
+        int steps = refined();
+        bool certain = !is_low || is_far_from_singular();
+        if (gate.is_forward) {
+            if (!((is_far_from_singular() || is_resolved()) && made_right(steps))) return SparseStatus::few_digits;
+        } else {
+            for (std::int64_t lane = 0; lane < count; ++lane) certain = certain && has_digits(lane);
+            if (!certain && !(is_resolved() && made_certain())) return SparseStatus::few_digits;
         }
-        bool certain = true;
-        for (std::int64_t lane = 0; lane < count; ++lane) certain = certain && has_digits(lane);
-        if (!certain && !(is_resolved() && made_certain())) return SparseStatus::few_digits;
+        if (steps > found.steps) found.steps = steps;
         for (std::int64_t lane = 0; lane < count; ++lane) {
             const double here = error(lane);
             if (!(here <= gate.tolerance)) return SparseStatus::above_tolerance;
-            if (here > worst) worst = here;
+            if (here > found.error) found.error = here;
         }
         return SparseStatus::accepted;
+    }
+
+    // Corrects the columns that do not pass; with low factors as long as their errors halve. How often that was.
+    int refined() {
+        double before[lanes];
+        for (std::int64_t lane = 0; lane < lanes; ++lane) before[lane] = 1;
+        for (int step = 0; step < (is_low ? sparse::low_corrections : sparse::sparse_corrections); ++step) {
+            bool wanted = false;
+            for (std::int64_t lane = 0; lane < count; ++lane) {
+                const double here = error(lane);
+                if (passes(lane) || !(here < before[lane])) continue;
+                if (!wanted) sparse_substitute<parts, V, F>(s, r, z, y);
+                wanted = true;
+                correct(lane);
+                if (is_low) before[lane] = here / 2;
+            }
+            if (!wanted) return step;
+            measure();
+        }
+        return is_low ? sparse::low_corrections : sparse::sparse_corrections;
+    }
+
+    // Corrects all columns until what is to come would change them by less than u (`ForwardRule`): each correction,
+    // relative to x, is at most a quarter of the one before, the first one a half of x, and none of the rates is
+    // believed to be below 2^-9.
+    bool made_right(int& steps) {
+        constexpr double slowest = 0.25, least_rate = 0x1p-9;
+        double before[lanes], rate[lanes];
+        bool done[lanes];
+        std::int64_t open = count;
+        for (std::int64_t lane = 0; lane < count; ++lane) {
+            before[lane] = 1, rate[lane] = least_rate, done[lane] = false;
+            const double size = lane_of(sizes.answer, lane);
+            // Products with the rows of smallest numbers have room for twice 53 bits, too.
+            if (size > 0 && !(s.least * size > 0x1p-900 && s.norm * size < 0x1p900)) return false;
+        }
+        for (int step = 0; open > 0; ++step) {
+            if (step == sparse::forward_corrections) return false;
+            sparse_substitute<parts, V, F>(s, r, z, y);
+            ++steps;
+            for (std::int64_t lane = 0; lane < count; ++lane) {
+                if (done[lane]) continue;
+                correct(lane);
+                const double correction = largest(z, lane), size = largest(x, lane);
+                const double change = correction == 0 ? 0 : correction / size;
+                const double here = change == 0 ? 0 : change / before[lane];
+                if (!(here <= (step == 0 ? 2 * slowest : slowest))) return false;
+                rate[lane] = larger(rate[lane], here);
+                before[lane] = change;
+                if (2 * change * rate[lane] > sparse::double_roundoff * (1 - rate[lane])) continue;
+                done[lane] = true;
+                --open;
+            }
+            measure();
+        }
+        return true;
     }
 
     // Whether the factors M tell A from a singular matrix: y - M^-1 A y is small beside y = M^-1 image. Both are
@@ -296,10 +357,10 @@ template <int parts, class V> struct SparseSolve {
             for (std::int64_t k = 0; k < E::step; ++k)
                 image[i * E::step + k] =
                     s.sums[i] * sparse::random_number(static_cast<std::uint64_t>(parts * i + k / lanes));
-        sparse_substitute<parts, V>(s, image, of_image, y);
+        sparse_substitute<parts, V, F>(s, image, of_image, y);
         // r is computed again below
         (void)sparse_residual<parts, V>(s, false, image, of_image, r);
-        sparse_substitute<parts, V>(s, r, image, y);
+        sparse_substitute<parts, V, F>(s, r, image, y);
         double* units = y;
         for (std::int64_t j = 0; j < s.n; ++j) units[j] = 0;
         for (std::int64_t i = 0; i < s.n; ++i)
@@ -329,7 +390,7 @@ template <int parts, class V> struct SparseSolve {
             open += !done[lane];
         }
         for (int step = 0; step <= sparse::sparse_corrections && open > 0; ++step) {
-            sparse_substitute<parts, V>(s, r, z, y);
+            sparse_substitute<parts, V, F>(s, r, z, y);
             for (std::int64_t lane = 0; lane < count; ++lane) {
                 if (done[lane]) continue;
                 const double change = largest(z, lane) / largest(x, lane);
@@ -348,17 +409,17 @@ template <int parts, class V> struct SparseSolve {
     }
 };
 
-template <int parts, class V>
+template <int parts, class V, class F>
 SparseStatus sparse_solve(const ExpressSystem& s, const SparseGate& gate, std::int64_t count, const double* b,
-                          double* x, double* work, double& error) {
+                          double* x, double* work, sparse::SparseFound& found) {
     const std::int64_t size = s.n * Entry<parts, V>::step;
-    SparseSolve<parts, V> solve = {s, gate, count, b, x, work, work + size, work + 2 * size, work + 3 * size};
-    return solve.run(error);
+    SparseSolve<parts, V, F> solve = {s, gate, count, b, x, work, work + size, work + 2 * size, work + 3 * size};
+    return solve.run(found);
 }
 
-template <int parts, class V>
-constexpr sparse::ExpressKernel<parts> express_kernel = {Entry<parts, V>::lanes, sparse_substitute<parts, V>,
-                                                         sparse_solve<parts, V>};
+template <int parts, class V, class F>
+constexpr sparse::ExpressKernel<parts> express_kernel = {Entry<parts, V>::lanes, sparse_substitute<parts, V, F>,
+                                                         sparse_solve<parts, V, F>};
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise

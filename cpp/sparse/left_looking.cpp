@@ -49,7 +49,6 @@ template <class T> class LeftLookingLU<T>::Factorizer {
     Vector<std::int64_t> search_end_;   // entry of a column of L where its search ends
 
     // Of the column in work:
-    Vector<T> x_;                  // by row; zero outside
     Vector<Index> seen_;           // by row: the last position that reached it
     Vector<Index> reached_;        // positions from reached_[top_] on, in the order of elimination
     Vector<Index> candidates_;     // rows for its pivot
@@ -184,11 +183,17 @@ template <class T> class LeftLookingLU<T>::Factorizer {
     }
 
   public:
-    Result factorize() {
-        for (Places* part : {&structure_.lower, &structure_.upper}) part->rows.reserve(reserved_);
-        for (Vector<T>* part : {&lu_.lower_, &lu_.upper_}) part->reserve(reserved_);
+    template <class F> Result factorize(Values<F>& factors) {
+        for (Places* part : {&structure_.lower, &structure_.upper}) {
+            part->start.assign(1, 0);
+            part->rows.clear();
+            part->start.reserve(size(n_) + 1);
+            part->rows.reserve(reserved_);
+        }
+        for (Vector<F>* part : {&factors.lower, &factors.upper}) part->reserve(reserved_);
+        lu_.work_ = 0;
         structure_.row_at.resize(size(n_));
-        lu_.inverse_diagonal_.resize(size(n_));
+        factors.inverse_diagonal.resize(size(n_));
         place_of_.assign(size(n_), -1);
         diagonal_at_.resize(size(n_));
         wanted_at_.resize(size(n_));
@@ -197,18 +202,18 @@ template <class T> class LeftLookingLU<T>::Factorizer {
             wanted_at_[diagonal_at_[k]] = k;
         }
         search_end_.resize(size(n_));
-        x_.assign(size(n_), T{});
+        Vector<F> x(size(n_), F{});  // of the column in work, by row; zero outside
         seen_.assign(size(n_), -1);
         reached_.resize(size(n_));
         path_.resize(size(n_));
         next_.resize(size(n_));
         double most_entries = indptr_[n_];  // of L, up to this column
         for (Index k = 0; k < n_; ++k) {
-            search(k);
-            eliminate();
+            search(k, x.data(), factors);
+            eliminate(x.data(), factors);
             if (lu_.work_ > most_work_) return Result::too_much_work;
-            if (!take_pivot(k)) return Result::zero_pivot;
-            prune(k);
+            if (!take_pivot(k, x.data(), factors)) return Result::zero_pivot;
+            prune(k, factors);
             if (height_of_.empty()) continue;
             most_entries += most_fill * height_of_[structure_.column_at[k]];
             if (static_cast<double>(structure_.lower.rows.size()) > most_entries) return Result::too_much_work;
@@ -220,19 +225,19 @@ template <class T> class LeftLookingLU<T>::Factorizer {
   private:
 
     // Finds which rows the column at position k gets entries in, and stores those above its block.
-    void search(Index k) {
+    template <class F> void search(Index k, F* x, Values<F>& factors) {
         const Index column = structure_.column_at[k], block = block_of_[column];
         top_ = n_;
         candidates_.clear();
         for_each_entry(column, [&](Index row, T value) {
-            const T scaled = value * lu_.scale_[row];
+            const F scaled = rounded_to<F>(value * lu_.scale_[row]);
             if (block_of_[column_of_[row]] != block) {
                 structure_.upper.rows.push_back(place_of_[row]);
-                lu_.upper_.push_back(scaled);
+                factors.upper.push_back(scaled);
                 return;
             }
             if (seen_[row] != k) reach(row, k);
-            x_[row] += scaled;
+            x[row] += scaled;
         });
     }
 
@@ -276,22 +281,21 @@ template <class T> class LeftLookingLU<T>::Factorizer {
     }
 
     // Subtracts multiples of the columns of L, and stores the column of U.
-    void eliminate() {
+    template <class F> void eliminate(F* x, Values<F>& factors) {
         const Index* const rows = structure_.lower.rows.data();
-        const T* const values = lu_.lower_.data();
+        const F* const values = factors.lower.data();
         const std::int64_t* const starts = structure_.lower.start.data();
-        T* const x = x_.data();
         Vector<Index>& upper = structure_.upper.rows;
         std::size_t to = upper.size();
         upper.resize(to + size(n_ - top_));
-        lu_.upper_.resize(upper.size());
+        factors.upper.resize(upper.size());
         std::int64_t work = 0;
         for (Index t = top_; t < n_; ++t) {
             const Index at = reached_[t], row = structure_.row_at[at];
-            const T u = x[row];
-            x[row] = T{};
+            const F u = x[row];
+            x[row] = F{};
             upper[to] = at;
-            lu_.upper_[to++] = u;
+            factors.upper[to++] = u;
             const std::int64_t first = starts[at], last = starts[at + 1];
             for (std::int64_t e = first; e < last; ++e) x[rows[e]] -= values[e] * u;
             work += last - first + 1;
@@ -300,11 +304,11 @@ template <class T> class LeftLookingLU<T>::Factorizer {
         lu_.work_ += static_cast<double>(work);
     }
 
-    bool take_pivot(Index k) {
+    template <class F> bool take_pivot(Index k, F* x, Values<F>& factors) {
         double largest = 0;
         Index row = -1;
         for (const Index candidate : candidates_) {
-            const double here = size_of(x_[candidate]);
+            const double here = size_of(x[candidate]);
             if (here > largest || here != here) {
                 largest = here;
                 row = candidate;
@@ -312,27 +316,27 @@ template <class T> class LeftLookingLU<T>::Factorizer {
         }
         if (!(largest > 0 && largest <= std::numeric_limits<double>::max())) return false;
         const Index diagonal = diagonal_at_[k];
-        if (seen_[diagonal] == k && size_of(x_[diagonal]) >= diagonal_pivot * largest) row = diagonal;
+        if (seen_[diagonal] == k && size_of(x[diagonal]) >= diagonal_pivot * largest) row = diagonal;
         if (row != diagonal) {  // the rows change their places on the diagonal
             diagonal_at_[wanted_at_[row]] = diagonal;
             wanted_at_[diagonal] = wanted_at_[row];
         }
-        const T pivot = inverse(x_[row]);
+        const F pivot = inverse(x[row]);
         Vector<Index>& lower = structure_.lower.rows;
         std::size_t to = lower.size();
         lower.resize(to + candidates_.size() - 1);
-        lu_.lower_.resize(lower.size());
+        factors.lower.resize(lower.size());
         for (const Index candidate : candidates_) {
             if (candidate != row) {
                 lower[to] = candidate;
-                lu_.lower_[to++] = x_[candidate] * pivot;
+                factors.lower[to++] = x[candidate] * pivot;
             }
-            x_[candidate] = T{};
+            x[candidate] = F{};
         }
         lu_.work_ += static_cast<double>(candidates_.size());
         structure_.lower.start.push_back(static_cast<std::int64_t>(lower.size()));
         search_end_[k] = structure_.lower.start.back();
-        lu_.inverse_diagonal_[k] = pivot;
+        factors.inverse_diagonal[k] = pivot;
         structure_.row_at[k] = row;
         place_of_[row] = k;
         return true;
@@ -341,13 +345,13 @@ template <class T> class LeftLookingLU<T>::Factorizer {
     // Where column `at` of L has the new pivot's row, and row `at` of U its column, what lies below in
     // column `at` is found through the new column as well: entries of rows that have been pivots come
     // first, and the search stops after them.
-    void prune(Index k) {
+    template <class F> void prune(Index k, Values<F>& factors) {
         const Index pivot = structure_.row_at[k];
         for (Index t = top_; t < n_; ++t) {
             const Index at = reached_[t];
             if (search_end_[at] < structure_.lower.start[at + 1]) continue;  // shortened before
             Index* const rows = structure_.lower.rows.data();
-            T* const values = lu_.lower_.data();
+            F* const values = factors.lower.data();
             const std::int64_t first = structure_.lower.start[at], last = structure_.lower.start[at + 1];
             if (std::find(rows + first, rows + last, pivot) == rows + last) continue;
             std::int64_t head = first, tail = last;
@@ -376,19 +380,24 @@ template <class T> void LeftLookingLU<T>::analyse(double most, double most_if_we
     if (result_ != Result::analysed) factorizer_.reset();
 }
 
-template <class T> void LeftLookingLU<T>::factorize() {
-    result_ = factorizer_->factorize();
+template <class T> void LeftLookingLU<T>::factorize(bool low) {
+    result_ = low ? factorizer_->factorize(low_values_) : Result::zero_pivot;
+    is_low_ = low && result_ != Result::zero_pivot;
+    if (!is_low_) {
+        low_values_ = {};
+        result_ = factorizer_->factorize(values_);
+    }
     factorizer_.reset();
     pattern_ = Pattern();
     order_ = Vector<Index>();
 }
 
 template <class T>
-LeftLookingLU<T>::LeftLookingLU(const LeftLookingLU& before, Rows<T> rows)
+LeftLookingLU<T>::LeftLookingLU(const LeftLookingLU& before, Rows<T> rows, bool low)
     : rows_(std::move(rows)), counted_(before.counted_), work_(before.work_),
-      has_strong_diagonal_(before.has_strong_diagonal_), structure_(before.structure_) {
+      has_strong_diagonal_(before.has_strong_diagonal_), is_low_(low), structure_(before.structure_) {
     scale_rows();
-    result_ = factorize_again();
+    result_ = low ? factorize_again(low_values_) : factorize_again(values_);
 }
 
 template <class T> void LeftLookingLU<T>::scale_rows() {
@@ -402,51 +411,53 @@ template <class T> void LeftLookingLU<T>::scale_rows() {
     }
 }
 
-template <class T> LeftLookingResult LeftLookingLU<T>::factorize_again() {
+template <class T> template <class F> LeftLookingResult LeftLookingLU<T>::factorize_again(Values<F>& values) {
     const Structure& s = *structure_;
     const auto size = static_cast<std::size_t>(n());
-    lower_.resize(s.lower.rows.size());
-    upper_.resize(s.upper.rows.size());
-    inverse_diagonal_.resize(size);
+    values.lower.resize(s.lower.rows.size());
+    values.upper.resize(s.upper.rows.size());
+    values.inverse_diagonal.resize(size);
+    F *const lower = values.lower.data(), *const upper = values.upper.data();
     Vector<Index> place_of(size);  // of each row
     for (std::size_t k = 0; k < size; ++k) place_of[s.row_at[k]] = static_cast<Index>(k);
-    Vector<T> work(size, T{});
-    T* const x = work.data();
+    Vector<F> work(size, F{});
+    F* const x = work.data();
     const Index* const rows = s.lower.rows.data();
     for (std::size_t block = 0; block + 1 < s.block_start.size(); ++block) {
         const Index first = s.block_start[block];
         for (Index k = first; k < s.block_start[block + 1]; ++k) {
             const Index column = s.column_at[k];
             for (Index e = rows_.starts[column]; e < rows_.starts[column + 1]; ++e)
-                x[place_of[rows_.places[e]]] = rows_.values[e] * scale_[rows_.places[e]];
+                x[place_of[rows_.places[e]]] = rounded_to<F>(rows_.values[e] * scale_[rows_.places[e]]);
             for (std::int64_t e = s.upper.start[k]; e < s.upper.start[k + 1]; ++e) {
                 const Index at = s.upper.rows[e];
-                const T u = x[at];
-                x[at] = T{};
-                upper_[e] = u;
+                const F u = x[at];
+                x[at] = F{};
+                upper[e] = u;
                 if (at < first) continue;  // above the block
-                for (std::int64_t f = s.lower.start[at]; f < s.lower.start[at + 1]; ++f) x[rows[f]] -= lower_[f] * u;
+                for (std::int64_t f = s.lower.start[at]; f < s.lower.start[at + 1]; ++f) x[rows[f]] -= lower[f] * u;
             }
-            const T pivot = x[k], inverted = inverse(pivot);
+            const F pivot = x[k], inverted = inverse(pivot);
             double largest = 0;
-            x[k] = T{};
+            x[k] = F{};
             for (std::int64_t f = s.lower.start[k]; f < s.lower.start[k + 1]; ++f) {
                 const double here = size_of(x[rows[f]]);
                 if (here > largest || here != here) largest = here;
-                lower_[f] = x[rows[f]] * inverted;
-                x[rows[f]] = T{};
+                lower[f] = x[rows[f]] * inverted;
+                x[rows[f]] = F{};
             }
             const double here = size_of(pivot);
             const bool is_pivot = here > 0 && here <= std::numeric_limits<double>::max();
             if (!(is_pivot && here >= diagonal_pivot * largest)) return Result::zero_pivot;
-            inverse_diagonal_[k] = inverted;
+            values.inverse_diagonal[k] = inverted;
         }
     }
     return Result::factorized;
 }
 
 template <class T> std::int64_t LeftLookingLU<T>::entries() const {
-    return static_cast<std::int64_t>(lower_.size() + upper_.size() + inverse_diagonal_.size());
+    if (result_ != Result::factorized) return 0;
+    return n() + static_cast<std::int64_t>(structure_->lower.rows.size() + structure_->upper.rows.size());
 }
 
 template class LeftLookingLU<double>;

@@ -25,7 +25,7 @@ namespace roundwise::sparse {
 // `diagonal_pivot` times the largest one of its column. That is little (KLU's default): staying on the
 // diagonal saves far more work than refining the solutions takes.
 //
-// T is double or Complex.
+// T is double or Complex. Factors may be kept, and computed, in single precision: `low`.
 enum class LeftLookingResult {
     read,      // and nothing else done
     analysed,  // what remains to be done is known
@@ -54,17 +54,17 @@ template <class T> class LeftLookingLU {
     void analyse(double most, double most_if_weak);
 
     // After `analyse`. A factorization is given up that takes some times as many multiplications as were counted,
-    // or gets more entries.
-    void factorize();
+    // or gets more entries. Low factors are not kept where a pivot of theirs is zero or infinite: others follow.
+    void factorize(bool low);
 
     // The factors of another matrix with the same places and pivots. Its result is `zero_pivot` if one of them
     // is less than `diagonal_pivot` times the largest entry of its column.
-    LeftLookingLU(const LeftLookingLU& before, Rows<T> rows);
+    LeftLookingLU(const LeftLookingLU& before, Rows<T> rows, bool low);
 
     Result result() const { return result_; }
     std::int32_t n() const { return rows_.n; }
     const Rows<T>& rows() const { return rows_; }
-    std::int64_t entries() const;  // of L and U, the unit diagonal of L not counted
+    std::int64_t entries() const;  // of L and U, the unit diagonal of L not counted; 0 without factors
     double counted() const { return counted_; }  // multiplications, before; infinite beyond the most
     double filled() const { return filled_; }    // entries of L that were counted, the diagonal included
     double work() const { return work_; }        // those done
@@ -101,27 +101,34 @@ template <class T> class LeftLookingLU {
     };
 
     const Structure& structure() const { return *structure_; }
-    const Vector<T>& lower() const { return lower_; }
-    const Vector<T>& upper() const { return upper_; }
-    const Vector<T>& inverse_diagonal() const { return inverse_diagonal_; }  // of U
-    const Vector<double>& scale() const { return scale_; }                   // of each row of M
+    using Low = typename LowOf<T>::Type;
+
+    template <class F> struct Values {
+        Vector<F> lower, upper, inverse_diagonal;  // the latter of U
+    };
+
+    bool is_low() const { return is_low_; }
+    const Values<T>& values() const { return values_; }         // empty if the factors are low
+    const Values<Low>& low_values() const { return low_values_; }
+    const Vector<double>& scale() const { return scale_; }      // of each row of M
 
   private:
     class Factorizer;
     std::unique_ptr<Factorizer> factorizer_;  // between `analyse` and `factorize`
 
     void scale_rows();
-    Result factorize_again();
+    template <class F> Result factorize_again(Values<F>& values);
 
     Rows<T> rows_;
     Result result_ = Result::read;
     double counted_ = 0, filled_ = 0, work_ = 0;
-    bool has_strong_diagonal_ = false, has_weak_diagonal_ = false;
+    bool has_strong_diagonal_ = false, has_weak_diagonal_ = false, is_low_ = false;
     Pattern pattern_;
     Vector<Index> order_;
     std::shared_ptr<Structure> structure_;  // shared once it is complete
     Vector<double> scale_;
-    Vector<T> lower_, upper_, inverse_diagonal_;
+    Values<T> values_;
+    Values<Low> low_values_;
 };
 
 }  // namespace roundwise::sparse

@@ -6,33 +6,48 @@
 
 namespace roundwise::sparse {
 
-// A complex number whose products are plain: no NaN is looked for.
-struct Complex {
-    double re = 0, im = 0;
+// A complex number whose products are plain: no NaN is looked for. Real is double or float.
+template <class Real> struct ComplexOf {
+    Real re = 0, im = 0;
 
-    Complex& operator+=(Complex y) { return re += y.re, im += y.im, *this; }
-    Complex& operator-=(Complex y) { return re -= y.re, im -= y.im, *this; }
-    friend Complex operator*(Complex x, Complex y) {
+    ComplexOf& operator+=(ComplexOf y) { return re += y.re, im += y.im, *this; }
+    ComplexOf& operator-=(ComplexOf y) { return re -= y.re, im -= y.im, *this; }
+    friend ComplexOf operator*(ComplexOf x, ComplexOf y) {
         return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
     }
-    friend Complex operator*(Complex x, double y) { return {x.re * y, x.im * y}; }
-    friend bool operator==(Complex x, double y) { return x.re == y && x.im == 0; }
+    friend ComplexOf operator*(ComplexOf x, Real y) { return {x.re * y, x.im * y}; }
+    friend bool operator==(ComplexOf x, Real y) { return x.re == y && x.im == 0; }
 };
+using Complex = ComplexOf<double>;
+
+// The type of a factor's numbers: that of the matrix, or the same in single precision.
+template <class T> struct LowOf;
+template <> struct LowOf<double> { using Type = float; };
+template <> struct LowOf<Complex> { using Type = ComplexOf<float>; };
+
+// x rounded to the type of factors.
+template <class F> inline F rounded_to(double x) { return static_cast<F>(x); }
+template <class F> inline F rounded_to(Complex x) {
+    using Real = decltype(F::re);
+    return {static_cast<Real>(x.re), static_cast<Real>(x.im)};
+}
 
 // 1 / x. Intermediate results are about as large as the result (Smith, Commun. ACM 5(8), 1962).
 inline double inverse(double x) { return 1 / x; }
-inline Complex inverse(Complex x) {
+inline float inverse(float x) { return 1 / x; }
+template <class Real> inline ComplexOf<Real> inverse(ComplexOf<Real> x) {
     if ((x.re < 0 ? -x.re : x.re) >= (x.im < 0 ? -x.im : x.im)) {
-        const double ratio = x.im / x.re, divisor = x.re + x.im * ratio;
+        const Real ratio = x.im / x.re, divisor = x.re + x.im * ratio;
         return {1 / divisor, -ratio / divisor};
     }
-    const double ratio = x.re / x.im, divisor = x.im + x.re * ratio;
+    const Real ratio = x.re / x.im, divisor = x.im + x.re * ratio;
     return {ratio / divisor, -1 / divisor};
 }
 
 // |x|, or |Re x| + |Im x|, by which pivots are compared.
 inline double size_of(double x) { return x < 0 ? -x : x; }
-inline double size_of(Complex x) { return size_of(x.re) + size_of(x.im); }
+inline double size_of(float x) { return x < 0 ? -x : x; }
+template <class Real> inline double size_of(ComplexOf<Real> x) { return size_of(x.re) + size_of(x.im); }
 
 enum class Form : int { rows, columns, coordinates };
 

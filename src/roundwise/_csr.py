@@ -45,12 +45,12 @@ def canonical_csr(A: Any, dtype: DTypeLike = np.float64, *, copy: bool = False) 
     return rows
 
 
-def read_sparse(A: Any, name: str) -> SparseLU:
+def read_sparse(A: Any, name: str, transposed: bool = False) -> SparseLU:
     """A square A of any format, whose numbers double precision can hold, read by one compiled pass.
 
-    Entries of one place are added, in double precision.
+    Entries of one place are added, in double precision. `transposed` reads the transpose.
     """
-    form, *arrays = _arrays_of(A, name)
+    form, *arrays = _arrays_of(A, name, transposed)
     kind = _kernels.ComplexLeftLookingLU if A.dtype.kind == "c" else _kernels.LeftLookingLU
     try:
         return kind(form, A.shape[0], *arrays)
@@ -58,25 +58,36 @@ def read_sparse(A: Any, name: str) -> SparseLU:
         raise _refusal(A, name) from None
 
 
-def read_again(lu: SparseLU, A: Any, name: str) -> SparseLU | None:
+def read_again(
+    lu: SparseLU, A: Any, name: str, transposed: bool = False, low: bool = False
+) -> SparseLU | None:
     """Another A of the same shape, factorized with the pivots of `lu`; None if its places differ.
 
-    `lu` has factors, and A is complex if those are.
+    `lu` has factors, and A is complex if those are. The new ones are in FP32 if `low`.
     """
-    form, *arrays = _arrays_of(A, name)
+    form, first, second, values = _arrays_of(A, name, transposed)
     try:
-        return lu.refactored(form, *arrays)
+        return lu.refactored(form, first, second, values, low)
     except ValueError:
         raise _refusal(A, name) from None
 
 
-def _arrays_of(A: Any, name: str) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _arrays_of(
+    A: Any, name: str, transposed: bool
+) -> tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]:
     """The form of A, its two arrays of indices and its values in double precision, contiguous."""
     if A.format not in FORMS:
         A = checked_sparse(A, name).tocsr()
-    places = (A.row, A.col) if A.format == "coo" else (A.indptr, A.indices)
+    form, first, second = places_of(A, transposed)
     values = np.ascontiguousarray(A.data, np.complex128 if A.dtype.kind == "c" else np.float64)
-    return FORMS[A.format], *_index_arrays(places, name), values
+    return form, *_index_arrays((first, second), name), values
+
+
+def places_of(A: Any, transposed: bool) -> tuple[int, NDArray[Any], NDArray[Any]]:
+    """The form of A, one of `FORMS`, and its arrays of indices; those of its transpose if asked."""
+    if A.format == "coo":
+        return (2, A.col, A.row) if transposed else (2, A.row, A.col)
+    return int((A.format == "csr") == transposed), A.indptr, A.indices  # 0 are rows, 1 columns
 
 
 def dense_from_sparse(A: Any, name: str) -> NDArray[Any]:

@@ -269,6 +269,26 @@ def express_solve(
     forward: bool,
     /,
 ) -> tuple[int, float, float, int]: ...
+def express_solve_sparse(
+    form: int,
+    n: int,
+    first: NDArray[Any],
+    second: NDArray[Any],
+    values: NDArray[Any],
+    b: NDArray[Any],
+    x: NDArray[Any],
+    factor: str,
+    tolerance: float,
+    growth: float,
+    block_error: float,
+    exact_error: float,
+    suspicious: float,
+    least: float,
+    most: float,
+    block: int,
+    forward: bool,
+    /,
+) -> tuple[int, float, float, int]: ...
 def tall_solve(
     a: NDArray[Any],
     b: NDArray[Any],
@@ -420,6 +440,26 @@ def supernodal_factorize(
     threads: int,
     /,
 ) -> tuple[int, int, int]: ...
+def supernodal_refine(
+    plan: SupernodalPlan,
+    storage: _Computed,
+    pivots: _Index,
+    rows: _Index | None,
+    places: _Index | None,
+    starts: _Index,
+    indices: _Index,
+    values: _Vector,
+    norm: float,
+    target: float,
+    most_steps: int,
+    b: _Vector,
+    x: _Vector,
+    r: _Vector,
+    errors: _Vector,
+    threads: int,
+    pass_threads: int,
+    /,
+) -> tuple[bool, float, float, float, list[float]]: ...
 def supernodal_solve(
     plan: SupernodalPlan,
     storage: _Computed,
@@ -465,10 +505,18 @@ class _LeftLooking:
         self, form: int, n: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
     ) -> None: ...
     def analyse(self, most: float, most_if_weak: float, /) -> None: ...
-    def factorize(self) -> None: ...
+    def factorize(self, low: bool = False) -> None: ...
     def refactored(
-        self, form: int, first: NDArray[Any], second: NDArray[Any], values: NDArray[Any], /
+        self,
+        form: int,
+        first: NDArray[Any],
+        second: NDArray[Any],
+        values: NDArray[Any],
+        low: bool = False,
+        /,
     ) -> Self | None: ...
+    @property
+    def is_low(self) -> bool: ...
     @property
     def n(self) -> int: ...
     @property
@@ -501,13 +549,14 @@ class _LeftLooking:
         x: NDArray[Any],
         transposed: bool,
         conjugated: bool,
+        forward: bool,
         tolerance: float,
         growth: float,
         residual_error: float,
         least: float,
         most: float,
         /,
-    ) -> tuple[int, float]: ...
+    ) -> tuple[int, float, int]: ...
 
 class LeftLookingLU(_LeftLooking): ...
 class ComplexLeftLookingLU(_LeftLooking): ...

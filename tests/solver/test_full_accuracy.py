@@ -165,8 +165,14 @@ def test_nothing_is_claimed_of_numbers_too_small_for_53_bits():
     scaled = solved(far[:, None] * A, far * b)  # the compiled call scales the row
     assert scaled.accuracy == "forward"
     assert error(scaled.x, x) <= 4 * U
-    sparse_rows = sparse.csr_array(far[:, None] * (A + 3 * np.eye(20)))  # products vanish
-    assert solved(sparse_rows, far * b).accuracy == "backward"
+    sparse_rows = sparse.csr_array(far[:, None] * A)
+    scaled = solved(sparse_rows, far * b)  # made dense, by the same call
+    assert scaled.accuracy == "forward"
+    assert error(scaled.x, x) <= 4 * U
+    far = np.ones(400)
+    far[3] = 2.0**-1000
+    large = sparse.csr_array(far[:, None] * poisson_2d(20).A)  # products vanish
+    assert solved(large, far * np.ones(400)).accuracy == "backward"
 
 
 @pytest.mark.parametrize("policy", ["fp32", "fp64"])

@@ -30,6 +30,7 @@ def thin(values):
 
 
 SPARSE = sparse.csr_array(thin(DENSE))
+SUPERLU = "superlu/colamd:fp64-fp64-fp64-fp64"  # what an analysis of the pattern serves
 KINDS = {"dense": DENSE, "Fortran": np.asfortranarray(DENSE), "sparse": SPARSE}
 
 
@@ -100,7 +101,7 @@ def test_refactoring_keeps_nothing_of_earlier_numbers():
 
 def test_a_pattern_is_analysed_once(analysed):
     A = poisson_2d(40).A
-    F = rw.factor(A, policy="fp64")
+    F = rw.factor(A, policy=SUPERLU)
     for k in range(4):
         F.refactor(A + 0.01 * k * sparse.diags_array(A.diagonal()))
         F.solve(np.ones(A.shape[0]))
@@ -336,7 +337,7 @@ def test_many_columns_need_little_memory_beside_b_and_x(monkeypatch):
 def test_a_solver_analyses_a_pattern_once(analysed):
     A, b = poisson_2d(60).A, RNG.standard_normal(3600)
     other = sparse.csr_array(A + sparse.eye_array(3600, k=7))
-    solver = rw.Solver(policy="fp64", learn=False)
+    solver = rw.Solver(policy=SUPERLU, learn=False)
     for k in range(3):
         for M in (A, other):
             M = M * (1 + 0.1 * k)
@@ -346,7 +347,7 @@ def test_a_solver_analyses_a_pattern_once(analysed):
 
 
 def test_a_solver_keeps_few_patterns(analysed):
-    solver, b = rw.Solver(policy="fp64", learn=False), np.ones(N)
+    solver, b = rw.Solver(policy=SUPERLU, learn=False), np.ones(N)
     for k in range(5):
         solver.solve(SPARSE + sparse.eye_array(N, k=k + 3), b)
     assert len(solver._patterns) == patterns.MOST
@@ -355,7 +356,7 @@ def test_a_solver_keeps_few_patterns(analysed):
 
 
 def test_a_solver_does_not_depend_on_arrays_of_its_caller(analysed):
-    solver, b = rw.Solver(policy="fp64", learn=False), np.ones(N)
+    solver, b = rw.Solver(policy=SUPERLU, learn=False), np.ones(N)
     A = SPARSE.copy()
     solver.solve(A, b)
     A.indices[:] = 0
@@ -365,7 +366,7 @@ def test_a_solver_does_not_depend_on_arrays_of_its_caller(analysed):
 
 
 def test_an_analysis_outlives_a_failure(analysed):
-    solver, b = rw.Solver(policy="fp64", learn=False), np.ones(N)
+    solver, b = rw.Solver(policy=SUPERLU, learn=False), np.ones(N)
     with pytest.raises(rw.SolveFailed):
         solver.solve(0 * SPARSE, b)
     assert passes(SPARSE, solver.solve(SPARSE, b), b)
@@ -373,14 +374,14 @@ def test_an_analysis_outlives_a_failure(analysed):
 
 
 def test_a_copy_of_a_solver_starts_without_patterns():
-    solver = rw.Solver(policy="fp64", learn=False)
+    solver = rw.Solver(policy=SUPERLU, learn=False)
     solver.solve(SPARSE, np.ones(N))
     twin = pickle.loads(pickle.dumps(solver._patterns))
     assert (len(solver._patterns), len(twin)) == (1, 0)
 
 
 def test_threads_share_a_solver():
-    solver, b = rw.Solver(policy="fp64", learn=False), RNG.standard_normal(N)
+    solver, b = rw.Solver(policy=SUPERLU, learn=False), RNG.standard_normal(N)
     scales = np.linspace(1, 2, 40)
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda scale: solver.solve(SPARSE * scale, b), scales))

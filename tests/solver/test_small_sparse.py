@@ -1,8 +1,10 @@
 """Small sparse systems are solved at once, through the same gate."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
-from exact import backward_error, passes
+from exact import backward_error, passes, solution
 from scipy import sparse
 
 import roundwise as rw
@@ -31,8 +33,15 @@ def at_once(monkeypatch):
         tried.append(getattr(found, "x", found))
         return found, factors
 
-    attempt = front_door.express_sparse
+    def noted_tiny(*args):
+        found = attempt_tiny(*args)
+        if found is not None:
+            tried.append(found.x)
+        return found
+
+    attempt, attempt_tiny = front_door.express_sparse, front_door.tiny_sparse
     monkeypatch.setattr(front_door, "express_sparse", noted)
+    monkeypatch.setattr(front_door, "tiny_sparse", noted_tiny)
     return tried
 
 
@@ -99,9 +108,29 @@ def test_the_callers_matrix_stays_as_it_is(form):
         assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
 
 
-def test_policies_are_asked_for(at_once):
-    rw.solve(A.tocsr(), B, policy="fp32")
-    assert at_once == [None]
+@pytest.mark.parametrize("policy", ["fp64", "fp32", "bf16", "fp16", "fp32-fp64-fp64-fp64"])
+@pytest.mark.parametrize("M", [poisson_2d(20).A, A.tocsr(), sparse.csr_array(A)[:20, :20]])
+def test_a_format_that_is_asked_for_is_that_of_the_factors(at_once, policy, M):
+    """What sparse factors do not have is raised to FP32."""
+    b = RNG.standard_normal(M.shape[0])
+    solution = rw.solve(M, b, policy=policy, full_output=True)
+    assert at_once[0] is solution.x
+    factor = "fp64" if policy == "fp64" else "fp32"
+    assert solution.action.split(":")[1] == f"{factor}-fp64-fp64-fp64"
+    assert (solution.attempts[-1].outer_iterations > 0) == (factor == "fp32")
+    assert solution.decision.startswith(f"You asked for {policy} first.")
+    assert solution.decision.endswith("fp32 instead.") == (policy in ("bf16", "fp16"))
+    assert passes(M.toarray(), solution.x, b)
+    assert np.array_equal(rw.solve(M, b, policy=policy), solution.x)
+    F = rw.factor(M, policy=policy)
+    assert F.format.endswith(factor)
+    assert passes(M.toarray(), F.solve(b), b)
+
+
+def test_an_action_that_is_asked_for_is_left_to_the_general_way(at_once):
+    solution = rw.solve(A.tocsr(), B, policy="superlu/mmd:fp32-fp64-fp64-fp64", full_output=True)
+    assert solution.attempts[0].action == "superlu/mmd:fp32-fp64-fp64-fp64"
+    assert at_once == []
 
 
 def test_reports_are_of_the_same_answer():
@@ -175,7 +204,12 @@ def test_what_is_not_square_or_too_large_is_not_made_dense(monkeypatch):
     wide = sparse.csr_array((np.ones(3), ([0, 1, 2], [0, 1, 2])), shape=(3, 10**9))
     with pytest.raises(np.linalg.LinAlgError, match="square"):
         rw.solve(wide, np.ones(3))
-    assert express_module.express_sparse(poisson_2d(40).A, np.ones(1600), None, 90)[0] is not None
+    assert (
+        express_module.express_sparse(poisson_2d(40).A, np.ones(1600), express_module.Wanted(), 90)[
+            0
+        ]
+        is not None
+    )
 
 
 def weak(n, rng):
@@ -289,3 +323,87 @@ def test_a_solver_that_learns_is_given_the_choice(at_once, factorizations):
     np.testing.assert_allclose(solver.solve(A, A @ np.ones(A.shape[0])), 1.0, atol=1e-8)
     assert isinstance(at_once[0], Orders)
     assert factorizations == []
+
+
+def graded(n, spread, seed):
+    """A sparse matrix whose lines are in random order, and whose diagonal falls to 10^-spread."""
+    rng = np.random.default_rng([n, seed])
+    off = sparse.random_array((n, n), density=min(1, 4 / n), rng=rng) * 0.3
+    M = sparse.csr_array(off + sparse.diags_array(np.logspace(0, -spread, n)))
+    return M[rng.permutation(n)][:, rng.permutation(n)], rng.standard_normal((n, 3))
+
+
+@pytest.mark.filterwarnings("ignore::roundwise.exceptions.IllConditionedWarning")
+@pytest.mark.parametrize("policy", ["default", "fp32"])
+@pytest.mark.parametrize("spread", [0, 6, 12])
+@pytest.mark.parametrize("n", [1, 2, 7, 30, 70])
+def test_full_accuracy_at_once(n, spread, policy, at_once):
+    """x is right to a few units in the last place, against 60 decimal digits."""
+    M, b = graded(n, spread, 0)
+    for form, columns in (("csr", b[:, 0]), ("csc", b), ("coo", b[:, :1])):
+        for transposed in (False, True):
+            given = M.asformat(form)
+            told = rw.solve(
+                *(given, columns), accuracy="forward", policy=policy, full_output=True,
+                transposed=transposed,
+            )  # fmt: skip
+            exactly = np.array(
+                [solution(M.T if transposed else M, one) for one in np.atleast_2d(columns.T)]
+            ).T.reshape(columns.shape)
+            assert told.accuracy == "forward" or spread > 0
+            if told.accuracy == "forward":
+                assert (abs(told.x - exactly).max(axis=0) <= 4 * U * abs(exactly).max(axis=0)).all()
+            assert told.action.endswith("fp64x2")
+            same = rw.solve(
+                given, columns, accuracy="forward", policy=policy, transposed=transposed
+            )
+            assert np.array_equal(same, told.x)
+            told = rw.factor(M, accuracy="forward", policy=policy).solve(
+                columns, trans="NT"[transposed], full_output=True
+            )
+            if told.accuracy == "forward":
+                assert (abs(told.x - exactly).max(axis=0) <= 4 * U * abs(exactly).max(axis=0)).all()
+    assert spread > 0 or sum(found is not None for found in at_once) == 12
+
+
+def test_full_accuracy_of_other_types():
+    M, b = graded(40, 8, 1)
+    C, c = sparse.csr_array(M * (1 + 0.5j)), b + 1j * b[::-1]
+    for A, right in ((C, b), (M, c), (C, c)):
+        x = rw.solve(A, right, accuracy="forward")
+        parts = sparse.block_array([[A.real, -A.imag], [A.imag, A.real]]).tocsr()
+        right = np.concatenate([right.real, right.imag])
+        exactly = np.array([solution(parts, one) for one in right.T]).T
+        error = abs(np.concatenate([x.real, x.imag]) - exactly).max(axis=0)
+        assert (error <= 8 * U * abs(exactly).max(axis=0)).all()
+    single = rw.solve(M.astype(np.float32), b.astype(np.float32), accuracy="forward")
+    exactly = np.array([solution(M.astype(np.float32), one) for one in b.astype(np.float32).T]).T
+    assert single.dtype == np.float32
+    assert (abs(single - exactly).max(axis=0) <= 2.0**-23 * abs(exactly).max(axis=0)).all()
+
+
+@pytest.mark.parametrize("accuracy", ["backward", "forward"])
+@pytest.mark.parametrize("n", [5, 70, 400])
+def test_low_factors_do_not_hide_a_singular_matrix(n, accuracy, at_once):
+    """Rounded to FP32 it has an inverse; b is in its range, so that some x has no residual."""
+    rng = np.random.default_rng(n)
+    M = sparse.random_array((n, n), density=4 / n, rng=rng) + sparse.diags_array(1 + rng.random(n))
+    M = np.round(M.toarray() * 2.0**20) / 2.0**20
+    M[-1] = M[0] + M[1]  # exactly
+    b = M @ rng.integers(-3, 4, n)
+    for policy in ("fp32", "fp64", "default"):
+        with suppress(rw.SolveFailed, rw.IllConditionedWarning):
+            rw.solve(sparse.csr_array(M), b, policy=policy, accuracy=accuracy)
+    assert not any(isinstance(found, np.ndarray) for found in at_once)
+
+
+def test_a_solver_judges_by_the_tolerance_of_each_call():
+    """Factors that it has kept do not bring the tolerance of an earlier call along."""
+    solver, M = rw.Solver(), poisson_2d(20).A
+    b = RNG.standard_normal(400)
+    assert passes(M, solver.solve(M, b, tol=1e-3), b)
+    told = solver.solve(M, b, full_output=True)
+    assert told.tolerance == pytest.approx(20 * U)
+    assert solver.solve(M, b, tol=1e-3, full_output=True).tolerance == 1e-3
+    assert np.array_equal(solver.solve(M, b, transposed=True), rw.solve(M.T, b))
+    assert solver.solve(M, b, accuracy="forward", full_output=True).accuracy == "forward"

@@ -136,13 +136,13 @@ def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> 
     if reason is not None:
         return Plan(ladder_from(_safe_action(system, known), system), reason)
     orders = _counted(system, known)
-    methods = system.backend.methods(*system.kind)
     free = known | {"n": float(system.profiled.n)}
     known |= system.features(policy.context.features, known, ranks.probes(free))
     seen = ranks.seen(known) if system.place is None else None  # there, memory counts, too
     if seen is None:
         return replace(_priced(policy, system, known, None), orders=orders)
-    plans, key = ranks.plans(seen), (system.backend, methods, system.kind)
+    plans, backend = ranks.plans(seen), system.backend
+    key = backend, backend.methods(*system.kind), system.kind
     if (plan := plans.get(key)) is None:
         plan = plans[key] = _priced(policy, system, known, seen)
     return plan if orders is None else replace(plan, orders=orders)

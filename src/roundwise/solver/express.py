@@ -137,7 +137,7 @@ def express(
     A: Any,
     b: Any,
     tol: float | None,
-    bound: int | None = None,
+    bound: float | None = None,
     factor: str = FP64.name,
     forward: bool = False,
 ) -> ExpressAnswer | None:
@@ -194,7 +194,7 @@ def without_witness(x: Array, b: Array) -> Array:
 
 
 def _converted(
-    A: Array, b: Array, tol: float | None, bound: int | None, factor: str, forward: bool
+    A: Array, b: Array, tol: float | None, bound: float | None, factor: str, forward: bool
 ) -> ExpressAnswer | None:
     """The same for numbers of other types that double precision can hold, integers for example."""
     if A.dtype in EXPRESS_TYPES and b.dtype in EXPRESS_TYPES:

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from roundwise._csr import SparseLU, read_again, read_sparse
+import roundwise._kernels as _kernels
+from roundwise._csr import FORMS, SparseLU, places_of, read_again, read_sparse
 from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds, within
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import exact
@@ -36,13 +37,19 @@ from roundwise.formats import FP32, FP64
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.methods import Shape
 from roundwise.solver.express import (
+    ALWAYS_SMALL,
+    AT_ONCE,
     EXPRESS_TYPES,
+    ONE_THREAD_UP_TO,
     Array,
     ExpressAnswer,
     as_known_type,
     express,
     gate_of,
+    known_of,
     solution_of,
+    with_witness,
+    without_witness,
 )
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.policy_argument import default_policy
@@ -54,6 +61,21 @@ PLAIN, TRANSPOSE, ADJOINT = (False, False), (True, False), (True, True)
 SIDES: dict[Any, tuple[bool, bool]] = {"N": PLAIN, "T": TRANSPOSE, "H": ADJOINT}
 SIDES |= {0: PLAIN, 1: TRANSPOSE, 2: ADJOINT}
 """Whether `trans` asks for the transpose, and for its conjugate."""
+
+
+class Wanted(NamedTuple):
+    """What a caller wants of a sparse system's answer, besides what shapes and types say."""
+
+    tol: float | None = None
+    factor: str = FP64.name
+    """The format of factors that were asked for; in FP32 they are made where FP64 was not said."""
+    forward: bool = False
+    """Whether x itself is to be right, not only its residual small."""
+    transposed: bool = False
+
+    @property
+    def is_low(self) -> bool:
+        return self.factor != FP64.name
 
 
 class Asked(NamedTuple):
@@ -83,12 +105,17 @@ def asked_of(n: int, dtype: Any, shape: tuple[int, ...], b_dtype: Any, tol: Any)
 
 @dataclass(eq=False)
 class SparseFactors:
-    """Factors of one sparse matrix that solve and verify by one compiled call."""
+    """Factors of one sparse matrix, or of its transpose, that solve and verify by one call."""
 
     A: Any
     lu: SparseLU
-    tol: float | None
+    wanted: Wanted
     method = METHOD
+
+    @property
+    def factor(self) -> str:
+        """The format of the factors."""
+        return FP32.name if self.lu.is_low else FP64.name
 
     def solve(self, b: Any, trans: Any = "N") -> ExpressAnswer | None:
         """See `ExpressFactors`."""
@@ -98,29 +125,40 @@ class SparseFactors:
             if not np.can_cast(b.dtype, np.complex128):
                 return None
             b = as_known_type(b)
-        asked = asked_of(self.lu.n, self.A.dtype, b.shape, b.dtype, self.tol)
+        lu, wanted = self.lu, self.wanted
+        asked = asked_of(lu.n, self.A.dtype, b.shape, b.dtype, wanted.tol)
         if asked is None:
             return None
-        x = np.empty(b.shape, asked.dtype)
-        status, error = self.lu.solve(b, x, *SIDES[trans], *asked.gate)
+        x, forward = np.empty(b.shape, asked.dtype), wanted.forward
+        status, error, steps = lu.solve(b, x, *SIDES[trans], forward, *asked.gate)
         if status != 0:
-            return None
-        return ExpressAnswer(x, asked.unit * error, asked.tolerance, math.nan, METHOD)
+            if not lu.is_low:
+                return None
+            # Factors in FP64 come next, with the same pivots.
+            higher = read_again(lu, self.A, "A", wanted.transposed)
+            if higher is None or higher.result != "factorized":
+                return None
+            self.lu = higher
+            return self.solve(b, trans)
+        factor = FP32.name if lu.is_low else FP64.name
+        error *= asked.unit
+        given = asked.tolerance, math.nan, METHOD, factor, steps, forward
+        return ExpressAnswer(x, error, *given)
 
-    def renewed(self, A: Any) -> SparseFactors | None:
+    def renewed(self, A: Any, wanted: Wanted) -> SparseFactors | None:
         """Those of another matrix, with the same pivots; None if its pattern or type is another.
 
         None, too, if these pivots do not serve it.
         """
         if A.shape != self.A.shape or (A.dtype.kind == "c") != (self.A.dtype.kind == "c"):
             return None
-        found = read_again(self.lu, A, "A")
+        found = read_again(self.lu, A, "A", wanted.transposed, wanted.is_low)
         if found is None or found.result != "factorized":
             return None
-        return SparseFactors(A, found, self.tol)
+        return SparseFactors(A, found, wanted)
 
 
-def sparse_factors(A: Any, tol: float | None, columns: int) -> SparseFactors | None:
+def sparse_factors(A: Any, wanted: Wanted, columns: int) -> SparseFactors | None:
     """Factors of a square A for many solves; None if others are better, or if there are none.
 
     They have a copy of A. It is made when A was read: SciPy trusts the indices that it copies.
@@ -130,10 +168,11 @@ def sparse_factors(A: Any, tol: float | None, columns: int) -> SparseFactors | N
     if not np.can_cast(A.dtype, np.complex128):
         return None
     lu = read_sparse(A, "A")
-    found = factorized(lu, columns, panels=False, again=True, rival=_rival)
+    rival = None if wanted.is_low else _rival
+    found = factorized(lu, columns, False, True, rival, wanted.is_low)
     if lu.result == "analysed" and found == DENSE:  # a sparse matrix is to stay one
-        lu.factorize()
-    return SparseFactors(A.copy(), lu, tol) if lu.result == "factorized" else None
+        lu.factorize(wanted.is_low)
+    return SparseFactors(A.copy(), lu, wanted) if lu.result == "factorized" else None
 
 
 class SparseSequence:
@@ -145,11 +184,11 @@ class SparseSequence:
     def next(self, A: Any) -> SparseFactors | None:
         """Factors of the next matrix, of which it has a copy; None if its pattern is another."""
         last = self._last
-        found = last.renewed(A)
+        found = last.renewed(A, last.wanted)
         if found is not None:
             found.A = A.copy()
         elif is_same_pattern(last.lu, A):
-            found = sparse_factors(A, last.tol, 1)
+            found = sparse_factors(A, last.wanted, 1)
         if found is not None:
             self._last = found
         return found
@@ -162,11 +201,50 @@ def is_same_pattern(lu: SparseLU, A: Any) -> bool:
     )
 
 
+def tiny_sparse(A: Any, b: Any, wanted: Wanted) -> ExpressAnswer | None:
+    """A sparse system with n < ALWAYS_SMALL by one compiled call; None if it is refused.
+
+    None, too, if it is no such system; it raises nothing.
+    """
+    if type(b) is not np.ndarray or A.ndim != 2 or not 0 < A.shape[0] < ALWAYS_SMALL:
+        return None
+    if A.format not in FORMS:
+        return None
+    values = A.data
+    if values.dtype not in EXPRESS_TYPES:
+        if not np.can_cast(values.dtype, np.complex128):
+            return None
+        values = as_known_type(values)
+    if b.dtype not in EXPRESS_TYPES:
+        if not np.can_cast(b.dtype, np.complex128):
+            return None
+        b = as_known_type(b)
+    shapes = A.shape, values.dtype, b.shape, b.dtype
+    known = known_of(*shapes, wanted.tol, wanted.factor, wanted.forward)
+    if known is None:
+        return None
+    form, first, second = places_of(A, wanted.transposed)
+    given = with_witness(b, wanted.factor)
+    x = np.empty(given.shape, known.dtype)
+    try:
+        status, error, pivot_ratio, steps = _kernels.express_solve_sparse(
+            form, known.n, first, second, values, given, x, *known.arguments
+        )
+    except ValueError:  # an array is not contiguous: the general path copies it
+        return None
+    if status != 0:
+        return None
+    x = x if given is b else without_witness(x, b)
+    error, tolerance = known.unit * error, known.tolerance
+    asked = wanted.factor, steps, wanted.forward
+    return ExpressAnswer(x, error, tolerance, pivot_ratio, "lu", *asked)
+
+
 def express_sparse(
     A: Any,
     b: Any,
-    tol: float | None,
-    bound: int,
+    wanted: Wanted,
+    bound: float,
     panels: bool = True,
     known: Iterable[SparseFactors] = (),
 ) -> tuple[ExpressAnswer | Orders | None, SparseFactors | None]:
@@ -174,31 +252,41 @@ def express_sparse(
 
     Where no x is returned, there may be orders of A's pattern that a decision can go on with;
     `panels` is False for a caller who would rather have them than an x by the engine that needs
-    them. `known` are factors of other matrices, perhaps with the same pattern.
+    them. `known` are factors of other matrices, perhaps with the same pattern. `bound` is that of
+    `express`, for matrices that are better dense.
     """
-    fits = bound and A.ndim == 2 and type(b) is np.ndarray and A.shape[0] == A.shape[1]
+    fits = A.ndim == 2 and type(b) is np.ndarray and A.shape[0] == A.shape[1]
     if not fits or not all(np.can_cast(one.dtype, np.complex128) for one in (A, b)):
         return None, None
     b = b if b.dtype in EXPRESS_TYPES else as_known_type(b)
-    asked = asked_of(A.shape[0], A.dtype, b.shape, b.dtype, tol)
+    asked = asked_of(A.shape[0], A.dtype, b.shape, b.dtype, wanted.tol)
     if asked is None:
         return None, None
     for factors in known:
-        again = factors.renewed(A)
+        again = factors.renewed(A, wanted)
         if again is not None and (answer := again.solve(b)) is not None:
             return answer, again
-    lu = read_sparse(A, "A")
+    lu = read_sparse(A, "A", wanted.transposed)
     columns = b.size // len(b)
-    if is_for_dense(lu, columns):
-        return express(dense_of(lu, A.dtype), b, tol, bound), None
-    found = factorized(lu, columns, panels, bool(known), _rival)
-    if found == DENSE:
-        return express(dense_of(lu, A.dtype), b, tol, bound), None
-    if isinstance(found, Inverse):
+
+    def as_dense() -> ExpressAnswer | None:
+        dense = dense_of(lu, A.dtype)
+        return express(dense, b, wanted.tol, bound, wanted.factor, wanted.forward)
+
+    may_be_dense = not wanted.forward or lu.n <= ONE_THREAD_UP_TO
+    if may_be_dense and is_for_dense(lu, columns):
+        return as_dense(), None
+    rival = None if wanted.is_low else _rival
+    found = factorized(lu, columns, panels, bool(known), rival, wanted.is_low)
+    if found == DENSE and may_be_dense:
+        return as_dense(), None
+    if found == DENSE and lu.result == "analysed":
+        lu.factorize(wanted.is_low)
+    if isinstance(found, Inverse) and not wanted.forward:
         return _by_engine(lu, b, asked, found), None
-    if found is None or isinstance(found, Orders):
-        return found, None
-    factors = SparseFactors(A, lu, tol)
+    if lu.result != "factorized":
+        return found if isinstance(found, Orders) else None, None
+    factors = SparseFactors(A, lu, wanted)
     answer = factors.solve(b)
     return answer, None if answer is None else factors
 
@@ -240,17 +328,21 @@ def sparse_solution_of(
     factors: SparseFactors | None,
     A: Any,
     b: Array,
-    tol: float | None,
-    bound: int,
+    wanted: Wanted,
+    bound: float,
     seconds: float,
+    reason: str = AT_ONCE,
 ) -> Solution:
-    """`solution_of` for what `express_sparse` returned."""
+    """`solution_of` for what `express_sparse` or `tiny_sparse` returned."""
 
     def again() -> ExpressAnswer | None:
         if factors is not None:
-            made = factors.renewed(A)
+            made = factors.renewed(A, wanted._replace(factor=answer.factor))
             return None if made is None else made.solve(b)
-        found, _ = express_sparse(A, b, tol, bound)
+        found: Any = tiny_sparse(A, b, wanted)
+        if found is None:
+            found, _ = express_sparse(A, b, wanted, bound)
         return found if isinstance(found, ExpressAnswer) else None
 
-    return solution_of(answer, A, b, tol, seconds, again)
+    meant = A.T if wanted.transposed else A
+    return solution_of(answer, meant, b, wanted.tol, seconds, again, reason)

@@ -122,17 +122,17 @@ class Factored:
     def tried_at_once(self, b: Any, tol: float | None, accuracy: str) -> Tried | None:
         """The present rung for these columns by one compiled call; None if it is not for that.
 
-        It is for dense systems that were not scaled; b is a vector or columns of float32 or
-        float64, of a complex system in its real form. What it gives is what `VerifiedSolve.rung`
-        would: the same call refines there, and `climb` goes on from it wherever it is not the
-        answer.
+        It is for systems that were not scaled, dense ones, and sparse ones of real numbers; b is a
+        vector or columns of float32 or float64, of a complex system in its real form. What it gives
+        is what `VerifiedSolve.rung` would: the same call refines there, and `climb` goes on from it
+        wherever it is not the answer.
         """
         if accuracy != "backward" or not self._suits_one_call:
             return None
         n, action = self.matrix.n, self.ladder[self.level]
         if b.ndim not in (1, 2) or len(b) != n or not 0 < b.size <= BLOCK:
             return None
-        matrix, kind = self.matrix, self.matrix.kind
+        matrix, kind, examiner = self.matrix, self.matrix.kind, self.examiner
         dtype = np.float32 if b.dtype == matrix.dtype == np.float32 else np.float64
         tolerance = matrix.tolerance(tol, dtype)
         if tolerance is None:
@@ -163,7 +163,7 @@ class Factored:
             harmless = holds_in_single(column_norms(x if b.ndim == 2 else x[:, None]))
         if harmless and passes(float(upper_bounds(error, n, unknown)), tolerance):
             stretched = SUSPICIOUS * found.stretch > 1.0
-            harmless = self.examiner.is_harmless(factors, stretched, found.largest)
+            harmless = examiner.is_harmless(factors, stretched, found.largest)
         else:
             harmless = False
         return Tried(found, x, None, harmless, made - start, perf_counter() - start)
@@ -171,7 +171,7 @@ class Factored:
     @cached_property
     def _suits_one_call(self) -> bool:
         matrix = self.matrix
-        plain = not matrix.is_sparse and matrix.place is None
+        plain = matrix.place is None and not (matrix.is_sparse and matrix.is_complex)
         return plain and matrix.rows is None and matrix.columns is None
 
     def count(self, columns: int, steps: int) -> None:

@@ -8,6 +8,7 @@ returned(answer, A, b)            # the kind, type, shape and device of b
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import replace
 from time import perf_counter
@@ -15,12 +16,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from roundwise.actions import Action
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.cuda import stacks as on_device
 from roundwise.features.probe import cholesky_from
-from roundwise.formats import FP64
+from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
 from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import decide, starts_low
@@ -28,9 +29,11 @@ from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, express_ac
 from roundwise.solver.express_factors import DenseFactors, dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
+    Wanted,
     express_sparse,
     sparse_factors,
     sparse_solution_of,
+    tiny_sparse,
 )
 from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
@@ -44,7 +47,7 @@ from roundwise.solver.places import (
     sparse_gpu,
     sparse_place,
 )
-from roundwise.solver.policy_argument import DEFAULT, Asker, Start, parse_policy
+from roundwise.solver.policy_argument import DEFAULT, Asker, Start, at_least, parse_policy
 from roundwise.solver.prepare import Accuracy, Options, backend_for, checked_tolerance, prepare
 from roundwise.solver.stacks import (
     AtOnce,
@@ -199,6 +202,24 @@ def solve(
             x = solution_of(found, given, b, tol, seconds) if full_output else found.x
             return _in_memory_of(b, x, A) if overwrite_b else x
         refused = True
+    elif (
+        type(b) is np.ndarray
+        and type(policy) is str
+        and policy == "default"
+        and accuracy in ("backward", "forward")
+        and assume_a is device is None
+        and sparse.issparse(A)
+    ):
+        start, tol = perf_counter(), checked_tolerance(tol)
+        wanted = Wanted(tol, FP64.name, accuracy == "forward", bool(transposed))
+        found = tiny_sparse(A, b, wanted)
+        if found is not None:
+            x = found.x
+            if full_output:
+                seconds = perf_counter() - start
+                x = sparse_solution_of(found, None, A, b, wanted, 0, seconds)
+            return _in_memory_of(b, x, A) if overwrite_b else x
+        refused = True
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
     x = solve_system(parse_policy(policy), A, b, options, full_output, device, refused=refused)
     return _in_memory_of(b, x, A) if overwrite_b else x
@@ -216,7 +237,7 @@ def solve_system(
 ) -> Any:
     """`solve` with checked options; `patterns` are those that a `Solver` has analysed.
 
-    `refused` says that `express` has been tried with A and b as they are.
+    `refused` says that `express`, or `tiny_sparse`, has been tried with A and b as they are.
     """
     place = None
     if device is not None or not (type(b) is np.ndarray and (type(A) is type(b) or is_sparse(A))):
@@ -230,8 +251,9 @@ def solve_system(
     if place is None:
         # Its first passes over a dense A use all cores, not only its factorization.
         with ieee_arithmetic(), spinning_threads_aside(_order_of(A)):
-            meant = options.meant(A)
-            rest = options.rest
+            meant, rest = A, options
+            if not (options.transposed and options.structure is None and is_sparse(A)):
+                meant, rest = options.meant(A), options.rest  # the express call reads a transpose
             answer = _solved(asker, meant, b, rest, full_output, None, patterns, refused)
         return answer if type(b) is np.ndarray else with_x(answer, lambda x: returned(x, A, b))
     with place.entered(A, b):
@@ -269,23 +291,29 @@ def _solved(
                 again, reason = again_alone(A, b, place, tol), reason_of(asker)
                 seconds, where = perf_counter() - start, place.backend.arithmetic
                 return solution_of(alone, A, b, tol, seconds, again, reason, where)
-    if place is None and not refused:
-        tol, bound = options.tol, _express_below(asker, options)
-        factor = express_format(asker)
-        if is_sparse(A):
-            if isinstance(asker, Start) or options.sparse_on != "cpu" or options.forward:
-                bound = 0  # the method is another one, or the residuals are
+    if place is None and is_sparse(A):
+        if (wanted := wanted_of(asker, options)) is not None:
+            bound = math.inf if wanted.is_low else asker.express_below
             before = () if patterns is None else patterns.factors
-            found, factors = express_sparse(A, b, tol, bound, patterns is None, before)
+            found: Any = None if refused else tiny_sparse(A, b, wanted)
+            factors = None
+            if found is None:
+                found, factors = express_sparse(A, b, wanted, bound, patterns is None, before)
             if patterns is not None:
                 patterns.keep(factors)
             if isinstance(found, ExpressAnswer):
-                seconds = perf_counter() - start
                 if not full_output:
                     return found.x
-                return sparse_solution_of(found, factors, A, b, tol, bound, seconds)
+                seconds, reason = perf_counter() - start, reason_of(asker, wanted.factor)
+                return sparse_solution_of(found, factors, A, b, wanted, bound, seconds, reason)
             orders = found
-        elif (dense := express(A, b, tol, bound, factor, options.forward)) is not None:
+        if options.transposed:
+            given = A = options.meant(A)
+            options, orders = options.rest, None
+    elif place is None and not refused:
+        tol, bound = options.tol, _express_below(asker, options)
+        dense = express(A, b, tol, bound, express_format(asker), options.forward)
+        if dense is not None:
             if not full_output:
                 return dense.x
             seconds, reason = perf_counter() - start, reason_of(asker)
@@ -361,9 +389,35 @@ def express_format(asker: Asker) -> str:
     return asker.express_format if isinstance(asker, Start) else FP64.name
 
 
-def reason_of(asker: Asker) -> str:
-    """Why systems are solved by the express call."""
-    return f"You asked for {asker.text} first." if isinstance(asker, Start) else AT_ONCE
+def wanted_of(asker: Asker, options: Options) -> Wanted | None:
+    """What an express call is to do for a sparse A; None if the policy decides, or its action does.
+
+    Formats that sparse factors do not have are raised.
+    """
+    factor = FP64
+    if options.sparse_on != "cpu":
+        return None
+    if isinstance(asker, Start):
+        first = asker.actions[0]
+        residual = FP64X2 if options.forward else FP64
+        if first.method or first[1:3] != (FP64, FP64) or first[3] not in (FP64, residual):
+            return None
+        if options.definite:
+            return None  # the format is meant for Cholesky
+        factor = at_least(first[0], (FP32, FP64))
+    elif not asker.express_below:
+        return None
+    return Wanted(options.tol, factor.name, options.forward, options.transposed)
+
+
+def reason_of(asker: Asker, factor: str = "") -> str:
+    """Why systems are solved by the express call, with factors in another format perhaps."""
+    if not isinstance(asker, Start):
+        return AT_ONCE
+    reason = f"You asked for {asker.text} first."
+    if factor and asker.actions[0][0].name != factor:
+        reason += f" lu does not run in it here: {factor} instead."
+    return reason
 
 
 def factor(
@@ -451,14 +505,14 @@ def _factored(
     if place is None and not is_sparse(A):
         array = dense_array("A", A, real=False)
 
-    bound = _express_below(asker, options)
-    by_price = options.sparse_on == "cpu" and not (isinstance(asker, Start) or options.forward)
-    if place is None and is_sparse(A) and bound and by_price:
-        sparse = sparse_factors(A, options.tol, columns)
-        if sparse is not None:
-            action = Action([FP64] * 4, sparse.method)
-            parts = SmallFactors(SparseSequence(sparse).next, decided, action, AT_ONCE)
-            return Factorization._of_small(sparse, parts, options)
+    bound, wanted = _express_below(asker, options), wanted_of(asker, options)
+    if place is None and is_sparse(A) and wanted is not None:
+        made = sparse_factors(A, wanted, columns)
+        if made is not None:
+            action = express_action(made.factor, wanted.forward, made.method)
+            reason = reason_of(asker, wanted.factor)
+            parts = SmallFactors(SparseSequence(made).next, decided, action, reason)
+            return Factorization._of_small(made, parts, options)
 
     def factorized(matrix: Any) -> DenseFactors | None:
         return dense_factors(matrix, options.tol, bound, factor, options.forward)

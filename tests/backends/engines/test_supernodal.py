@@ -12,7 +12,7 @@ from scipy.sparse.linalg import spsolve
 
 import roundwise as rw
 from roundwise import _kernels
-from roundwise.backends import ENGINES, ArithmeticFailure, Status
+from roundwise.backends import ENGINES, ArithmeticFailure, NativeBackend, Status
 from roundwise.backends.engines import structure, supernodal
 from roundwise.backends.native.sparse import EngineAnalysis
 from roundwise.problems import convection_diffusion_2d, laplace_3d, poisson_2d
@@ -471,3 +471,30 @@ def test_values_are_counted():
     analysis = ENGINES["cholesky"].analyse(A, "amd")
     with pytest.raises(ValueError, match="pass one number for each"):
         analysis.factorize(A.data[:-1], rw.FP64)
+
+
+@pytest.mark.parametrize("fmt", ["fp32", "fp64"])
+@pytest.mark.parametrize("shape", [(300,), (300, 1), (300, 4)])
+def test_refinement_by_one_call(fmt, shape):
+    """X is as good as was asked for, R its residual; what cannot be is refused."""
+    rng, backend = np.random.default_rng(3), NativeBackend()
+    A = poisson_2d(20).A[:300][:, :300]
+    A.sort_indices()
+    factors = backend.analyse(A, "cholesky/amd").factorize(A, fmt)
+    B, target = np.asfortranarray(rng.standard_normal(shape)), 1e-15
+    norm = float(abs(A).sum(axis=1).max())
+    matrix = backend.matrix(A, "fp64")
+    found = factors.refined(matrix, norm, B, target, 30)
+    assert found.X.shape == found.R.shape == B.shape
+    X = found.X.reshape(300, -1)
+    R = backend.residual(matrix, X, B.reshape(300, -1))
+    assert np.array_equal(found.R.reshape(300, -1), R)
+    sizes = norm * abs(X).max(axis=0) + abs(B.reshape(300, -1)).max(axis=0)
+    assert (found.errors <= target).all()
+    np.testing.assert_allclose(abs(R).max(axis=0), found.errors * sizes, rtol=1e-12)
+    assert found.error == found.errors.max()
+    assert (len(found.history) > 0) == (fmt == "fp32")
+    assert factors.refined(matrix, norm, B, target, 30, transpose=True) is None
+    assert factors.refined(matrix, norm, B * np.nan, target, 30) is None
+    assert factors.refined(matrix, norm, B, 1e-30, 30) is None
+    assert (factors.refined(matrix, norm, B, target, 0) is None) == (fmt == "fp32")

@@ -31,10 +31,10 @@ def analysed(A, most=MUCH, most_if_weak=MUCH):
     return lu
 
 
-def factorized(A, most=MUCH, most_if_weak=MUCH):
+def factorized(A, most=MUCH, most_if_weak=MUCH, low=False):
     lu = analysed(A, most, most_if_weak)
     if lu.result == "analysed":
-        lu.factorize()
+        lu.factorize(low)
     return lu
 
 
@@ -96,7 +96,8 @@ GATE = (1e-10, 1.0, 0.0, 1e-200, 1e200)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
 @pytest.mark.parametrize("trans", [(False, False), (True, False), (True, True)])
-def test_verified_solutions_of_every_type_and_form(dtype, form, trans):
+@pytest.mark.parametrize(("low", "forward"), [(False, False), (True, False), (True, True)])
+def test_verified_solutions_of_every_type_and_form(dtype, form, trans, low, forward):
     """With entries twice in one place, in any order; each column as if it were alone."""
     n, rng = 90, np.random.default_rng(4)
     A = sparse.coo_array(random_sparse(n, 0.05, rng) + 3 * sparse.eye_array(n))
@@ -107,27 +108,51 @@ def test_verified_solutions_of_every_type_and_form(dtype, form, trans):
     places = [np.concatenate([at, at])[order] for at in (A.row, A.col)]
     twice = sparse.coo_array((np.concatenate([values, values])[order].astype(wide), places))
     given = twice if form == "coo" else twice.asformat(form)
-    lu = factorized(given)
+    lu = factorized(given, low=low)
+    assert lu.is_low == low
     dense = twice.toarray().T if trans[0] else twice.toarray()
     dense = dense.conj() if trans[1] else dense
     B = rng.standard_normal((n, 11)) + (1j * rng.standard_normal((n, 11)) if is_complex else 0)
     B = B.astype(dtype)
     X, tolerance = np.empty_like(B), 1e-5 if single else 1e-13
-    status, error = lu.solve(B, X, *trans, tolerance, *GATE[1:])
-    assert status == 0
+    status, error, steps = lu.solve(B, X, *trans, forward, tolerance, *GATE[1:])
+    assert (status, steps > 0) == (0, forward or (low and not single))
     for c in range(11):
         x, b = np.empty(n, dtype), B[:, c]
-        assert lu.solve(b, x, *trans, tolerance, *GATE[1:])[0] == 0
+        assert lu.solve(b, x, *trans, forward, tolerance, *GATE[1:])[0] == 0
         assert np.array_equal(x, X[:, c])
         if not is_complex:
             assert backward_error(dense, x.astype(wide), b.astype(wide)) <= 1.001 * error
     np.testing.assert_allclose(dense @ X, B, rtol=0, atol=1e-4 if single else 1e-11)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_a_pivot_that_single_precision_does_not_hold_makes_factors_in_double(dtype):
+    """The last one is 2^-30, what elimination leaves of 1 + 2^-30."""
+    A = sparse.csr_array(np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-30]]).astype(dtype))
+    for low in (False, True):
+        lu = factorized(A, low=low)
+        assert (lu.result, lu.is_low, lu.entries) == ("factorized", False, 4)
+    assert lu.refactored(0, A.indptr, A.indices, A.data, True).result == "zero pivot"
+    x = np.empty(2, dtype)
+    lu.substitute(A @ np.array([3.0, -2.0]).astype(dtype), x)
+    assert np.array_equal(x, [3.0, -2.0])
+
+
+def test_squares_of_tiny_numbers_do_not_pass_for_zeros():
+    """Of a complex system whose numbers are below 1e-162: their squares are zero."""
+    A = sparse.csr_array(np.diag([1.0 + 1j, 2.0]))
+    x = np.empty(2, complex)
+    lu = factorized(A, low=True)
+    assert lu.solve(np.full(2, 1e-200 + 0j), x, False, False, False, *GATE)[0] == 2
+    assert lu.solve(np.zeros(2, complex), x, False, False, False, *GATE)[0] == 0
+    assert np.array_equal(x, [0, 0])
+
+
 def test_parts_of_a_complex_b_are_columns_of_a_real_system():
     A, rng = sparse.csr_array(poisson_2d(9).A), np.random.default_rng(6)
     b, x = rng.standard_normal(81) + 1j * rng.standard_normal(81), np.empty(81, complex)
-    assert factorized(A).solve(b, x, False, False, *GATE)[0] == 0
+    assert factorized(A).solve(b, x, False, False, False, *GATE)[0] == 0
     assert np.array_equal(x.real, solution(A, b.real.copy()))
     assert np.array_equal(x.imag, solution(A, b.imag.copy()))
 
@@ -135,11 +160,11 @@ def test_parts_of_a_complex_b_are_columns_of_a_real_system():
 def test_what_does_not_pass_the_gate():
     A, x = sparse.csr_array(poisson_2d(9).A), np.empty(81)
     lu = factorized(A)
-    assert lu.solve(np.ones(81), x, False, False, 1e-30, *GATE[1:])[0] == 2
-    assert lu.solve(np.full(81, np.nan), x, False, False, *GATE)[0] != 0
+    assert lu.solve(np.ones(81), x, False, False, False, 1e-30, *GATE[1:])[0] == 2
+    assert lu.solve(np.full(81, np.nan), x, False, False, False, *GATE)[0] != 0
     hilbert = 1.0 / (1.0 + np.add.outer(np.arange(14.0), np.arange(14.0)))  # kappa is 1e18
     nearly = factorized(sparse.csr_array(hilbert))
-    assert nearly.solve(np.ones(14), np.empty(14), False, False, *GATE)[0] == 1
+    assert nearly.solve(np.ones(14), np.empty(14), False, False, False, *GATE)[0] == 1
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
@@ -157,7 +182,7 @@ def test_the_next_matrix_with_the_same_places_keeps_the_pivots(dtype):
         1, *(getattr(drifted.tocsc(), at) for at in ("indptr", "indices", "data"))
     )
     assert again.result == "factorized"
-    assert again.solve(np.ones(80, dtype), y, False, False, *GATE)[0] == 0
+    assert again.solve(np.ones(80, dtype), y, False, False, False, *GATE)[0] == 0
     np.testing.assert_allclose(drifted @ y, 1.0, atol=1e-10)
     other = sparse.csr_array(A + sparse.eye_array(80, k=40))
     assert lu.refactored(0, other.indptr, other.indices, other.data) is None
@@ -305,7 +330,7 @@ def test_arrays_are_checked():
         (np.ones(9), np.empty(9, complex)),
     ):
         with pytest.raises(ValueError, match="pass"):
-            factorized(A).solve(b, x, False, False, *GATE)
+            factorized(A).solve(b, x, False, False, False, *GATE)
 
 
 # What a plain solve makes of it

@@ -29,7 +29,7 @@ from scipy import sparse
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
-from roundwise.backends.contract import ArithmeticFailure, Status, Vector
+from roundwise.backends.contract import ArithmeticFailure, AtOnce, Status, Vector
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.structure import (
@@ -42,7 +42,7 @@ from roundwise.backends.engines.structure import (
 from roundwise.backends.native.storage import DTYPES, finished, loaded, require_native_sparse
 from roundwise.backends.permuted import PermutedFactors
 from roundwise.formats import FP32, FP64, FloatFormat
-from roundwise.machine.threads import get_num_threads
+from roundwise.machine.threads import get_num_threads, pass_threads
 
 FAILURES = {1: Status.NOT_POSITIVE_DEFINITE, 2: Status.ZERO_PIVOT, 3: Status.OVERFLOW}
 STOPPED = 4
@@ -188,6 +188,27 @@ class SupernodalFactors(PermutedFactors):
         if last is not None:
             y = np.ldexp(y.astype(np.float64), last[:, None])
         return finished(y, "sparse triangular solve", self.fmt, b)
+
+    def refined(
+        self,
+        A: Any,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        transpose: bool = False,
+    ) -> AtOnce | None:
+        if transpose or self._scales is not None or A.is_complex or A.fmt is not FP64:
+            return None
+        rows = A.array
+        if rows.indices.dtype != np.int32 or 0 in B.shape:
+            return None
+        X, R, errors = np.empty_like(B), np.empty_like(B), np.empty(B[:1].size)
+        factors: tuple[Any, ...] = self._analysis.plan, self._storage, self._pivots, *self._around
+        matrix = rows.indptr, rows.indices, rows.data, norm
+        rest = target, most_steps, B, X, R, errors, get_num_threads(), pass_threads(rows.nnz)
+        found = _kernels.supernodal_refine(*(*factors, *matrix, *rest))
+        return AtOnce(X, R, errors, *found[1:]) if found[0] else None
 
     @cached_property
     def _exponents(self) -> tuple[Index | None, Index | None]:

@@ -138,13 +138,15 @@ def factorized(
     panels: bool,
     again: bool = False,
     rival: Callable[[Shape], float] | None = None,
+    low: bool = False,
 ) -> SparseLU | Inverse | Orders | Literal["dense"] | None:
     """The matrix itself once it is factorized, DENSE, another engine's factors, orders, or None.
 
     None if A is singular in FP64, or better left to the general decision; so are orders. `panels`
     is False for a caller who would rather have orders than the engine that needs them; `again`
     tells of a sequence, whose next matrix will be factorized with the same pivots. `rival` prices
-    what the general decision could choose besides.
+    what the general decision could choose besides. `low` asks for factors in FP32, which other
+    engines have in the general path.
     """
     if lu.stored > LARGEST:
         return None
@@ -159,7 +161,7 @@ def factorized(
     if lu.result == "too much work":
         return DENSE
     if lu.result == "weak diagonal":
-        return DENSE if dense < least else None if is_complex else _by_partial_pivoting(lu)
+        return DENSE if dense < least else None if is_complex or low else _by_partial_pivoting(lu)
     left = (LEFT_AGAIN if again else LEFT).of(lu)
     left += SPARSE_COLUMN * columns * (2 * lu.filled + lu.stored)
     if rival is not None and rival(_shape_of(lu, columns)) < min(dense, left):
@@ -167,13 +169,13 @@ def factorized(
     if dense < left:
         return DENSE
     if not is_complex:
-        orders = _other_way(lu, left, columns, panels and not again)
+        orders = _other_way(lu, left, columns, panels and not (again or low))
         if orders is not None:
             return orders
-    lu.factorize()
+    lu.factorize(low)
     if lu.result == "factorized":
         return lu
-    if lu.result == "zero pivot" or is_complex:
+    if lu.result == "zero pivot" or is_complex or low:
         return None
     return DENSE if dense < least else _by_partial_pivoting(lu) if least < DECISION else None
 

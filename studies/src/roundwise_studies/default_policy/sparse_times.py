@@ -43,7 +43,7 @@ from roundwise.problems import LinearSystem
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
 from roundwise.solver import default_policy
 from roundwise.solver.express import ExpressAnswer
-from roundwise.solver.express_sparse import express_sparse
+from roundwise.solver.express_sparse import Wanted, express_sparse
 from roundwise.tuning import PROBE_CONTEXT
 from roundwise_studies.default_policy.gallery import FAMILIES, System, policy_systems
 from roundwise_studies.default_policy.matrices import saddle_point
@@ -242,7 +242,7 @@ def attempted_at_once(problem: LinearSystem) -> tuple[Attempt, Orders | None]:
     if A.nnz > small_sparse.LARGEST:
         return Attempt(0.0, 0.0, False, 0, 0, 0.0), None
     bound = default_policy().express_below
-    seconds, (found, _) = least(lambda: express_sparse(A, b, None, bound))
+    seconds, (found, _) = least(lambda: express_sparse(A, b, Wanted(), bound))
     met = isinstance(found, ExpressAnswer)
     orders = found if isinstance(found, Orders) else None
     return Attempt(seconds, 0.0, met, 0, 0, seconds), orders
