@@ -58,8 +58,9 @@ machine-docs: stages  ## the same, and dense systems against all peers, for this
 speed: $(VENV)/installed  ## roundwise.solve against NumPy, SciPy, dsgesv, torch, spsolve and, after make extras, MKL, KLU
 	$(RUN)/python benchmarks/bench_solve.py
 
+DEVICE ?= cpu
 envelope: $(VENV)/installed  ## drawn calls against the best call a user could make instead (idle machine; hours)
-	$(RUN)/python benchmarks/envelope.py
+	$(RUN)/python benchmarks/envelope.py --device $(DEVICE)
 
 DRAWS ?= 1000
 envelope-docs: $(VENV)/installed  ## the same, beside load, just after NumPy and in first calls, too; into docs/

@@ -10,6 +10,7 @@ BOUND is timed again with more turns. ``--after``, ``--beside-load``, ``--first-
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import json
 import random
@@ -49,8 +50,14 @@ SHORT = 2e-4
 DENSE_UP_TO = 2000
 """Sparse systems of at most this order are also solved by NumPy, as dense ones."""
 REFUSALS = (np.linalg.LinAlgError, ValueError, TypeError, RuntimeError)
+DEVICE = "cpu"  # where the arrays are: ``--device``
 OURS, AGAIN = "roundwise", "the first peer again"
 ORDERS = random.Random(0)  # goes on from draw to draw: one fixed order would favour somebody
+
+
+def envelope_device() -> Any:
+    """The module that knows the GPU, which few have."""
+    return importlib.import_module("envelope_device")
 
 
 def groups(call: Call) -> list[str]:
@@ -81,6 +88,8 @@ def groups(call: Call) -> list[str]:
 
 def contenders(call: Call) -> dict[str, Thunk]:
     """Our call and those of the peers. Of a sequence of matrices, each call takes the next."""
+    if DEVICE == "cuda":
+        return envelope_device().contenders(call, OURS)
     ours = prepare(call)
 
     def of_next(solve: Solve) -> Thunk:
@@ -220,7 +229,8 @@ def usable(call: Call) -> dict[str, Thunk]:
         return {}
     for name in list(found)[1:]:
         try:
-            good = is_answer(call, found[name]())  # a cycle's first is A
+            x = found[name]()  # a cycle's first is A
+            good = is_answer(call, x if DEVICE == "cpu" else envelope_device().on_host(x))
         except REFUSALS:
             good = False
         if not good:
@@ -342,6 +352,7 @@ def product_of(library: str) -> Thunk:
 
 def chosen(call: Call) -> str:
     """The action, or the several of a stack."""
+    call = call if DEVICE == "cpu" else envelope_device().moved(call)
     solution = prepare(call)(call.A, True)
     parts = solution.parts.ravel() if hasattr(solution, "parts") else [solution]
     return ", ".join(sorted({one.action for one in parts}))
@@ -460,8 +471,11 @@ def main() -> None:
     parser.add_argument("--first-call", action="store_true", help="of a process, and of a size")
     parser.add_argument("--joblib", choices=["threads", "processes"], help="in its workers")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of all arrays")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    global DEVICE
+    DEVICE = options.device
     if options.child:
         child(options.child[0], options.child[1:])
         return

@@ -127,11 +127,18 @@ class HostDevice(Device):
                 self._kernels[source, kernel, *names, constants] = found
         return found
 
-    def cholesky(self, A: Any) -> Any:
-        try:
-            return np.linalg.cholesky(A)
-        except np.linalg.LinAlgError:
-            return np.full_like(A, np.nan)
+    def cholesky(self, A: Any, n: int, real: Any, info: int, *, upper: bool) -> None:
+        a, said = _view(A, (n, n), real), _view((info, 1), (1, 1), np.int32)
+        triangle, said[0, 0] = scipy.linalg.lapack.get_lapack_funcs("potrf", [a])(
+            a, lower=not upper, clean=False
+        )
+        a[...] = triangle
+
+    def divide_by_triangle(self, L: Any, k: int, B: Any, rows: int, real: Any) -> None:
+        b = _view(B, (rows, k), real)
+        triangle = np.tril(_view(L, (k, k), real))
+        with np.errstate(all="ignore"):
+            b[...] = scipy.linalg.solve_triangular(triangle, b.T, lower=True, check_finite=False).T
 
     def lu_factor(self, A: Any) -> Any:
         with warnings.catch_warnings():
@@ -140,9 +147,6 @@ class HostDevice(Device):
 
     def lu_solve(self, factors: Any, B: Any, transpose: bool) -> Any:
         return scipy.linalg.lu_solve(factors, B, trans=int(transpose), check_finite=False)
-
-    def solve_triangular(self, L: Any, B: Any) -> Any:
-        return scipy.linalg.solve_triangular(L, B, lower=True)
 
 
 _COMPILING = threading.Lock()
@@ -153,14 +157,14 @@ _TYPES = {0: "float32", 1: "float64", 2: "float16", 14: "bfloat16"}
 _TF32 = 77  # cuBLAS's name of that arithmetic
 
 
-def _product(handle: None, trans: int, _: int, n: int, m: int, k: int, *rest: Any) -> None:
+def _product(handle: None, trans: int, turn: int, n: int, m: int, k: int, *rest: Any) -> None:
     """cuBLAS's gemmEx, whose matrices are by columns."""
     alpha, B, kind, ldb, A, _, lda, beta, C, result, ldc, compute, algorithm = rest
     operands = B, kind, ldb, 0, A, kind, lda, 0, beta, C, result, ldc, 0
-    _products(handle, trans, 0, n, m, k, alpha, *operands, 1, compute, algorithm)
+    _products(handle, trans, turn, n, m, k, alpha, *operands, 1, compute, algorithm)
 
 
-def _products(handle: None, trans: int, _: int, n: int, m: int, k: int, *rest: Any) -> None:
+def _products(handle: None, trans: int, turn: int, n: int, m: int, k: int, *rest: Any) -> None:
     """cuBLAS's gemmStridedBatchedEx."""
     alpha, B, number, ldb, step_B, A, _, lda, step_A, beta, C, result, ldc, step_C, *more = rest
     times, compute, _ = more
@@ -168,11 +172,11 @@ def _products(handle: None, trans: int, _: int, n: int, m: int, k: int, *rest: A
     kind = "tf32" if compute == _TF32 else kind
     a, b = (_view((place, 1), (1, 1), number_type)[0, 0] for place in (alpha, beta))
     for i in range(times):
-        left = _operand((A, lda), (m, k), kind, i * step_A)
+        left = _operand((A, lda), (k, m) if turn else (m, k), kind, i * step_A)
         right = _operand((B, ldb), (n, k) if trans else (k, n), kind, i * step_B)
         C_i = _view((C, ldc), (m, n), number_type, i * step_C)
         with np.errstate(all="ignore"):
-            product = a * (left @ (right.T if trans else right))
+            product = a * ((left.T if turn else left) @ (right.T if trans else right))
             C_i[...] = product + (b * C_i if b else 0)
 
 

@@ -203,6 +203,9 @@ class _Cuda:
         self.entered.append(("device", number))
         yield
 
+    def get_current_stream(self):
+        return SimpleNamespace(ptr=0, is_capturing=lambda: False)
+
     def ExternalStream(self, pointer):
         self.entered.append(("stream", pointer))
         return nullcontext()

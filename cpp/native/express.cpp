@@ -8,7 +8,9 @@ template <int parts>
 constexpr ExpressKernels<parts> kernels = {
     {express_factorize<parts, double>, express_substitute<parts, double>, express_transposed<parts, double>},
     {express_factorize<parts, float>, express_substitute<parts, float>, express_transposed<parts, float>},
-    express_largest<parts>};
+    express_largest<parts>,
+    express_scale<parts>,
+    express_weighted_row_sum<parts>};
 extern const ExpressKernels<1> real_kernels;
 extern const ExpressKernels<2> complex_kernels;
 constexpr ExpressKernels<1> real_kernels = kernels<1>;

@@ -192,9 +192,18 @@ inline void substitute_forward(const Rows<parts, T>& l, const Rows<parts, T>& y,
 template <class T> struct Pivots {
     std::int32_t* swaps;
     T smallest, largest;
+    double suspicious;  // the ratio of the two from which on a factorization is of use
+
+    bool take(T size) {
+        if (size < smallest) smallest = size;
+        if (size > largest) largest = size;
+        return ratio() > suspicious;
+    }
+    double ratio() const { return static_cast<double>(smallest) / static_cast<double>(largest); }
 };
 
-// Eliminates at most a line of columns, from j on, in all rows below their pivots. False if a pivot is zero.
+// Eliminates at most a line of columns, from j on, in all rows below their pivots. False if a pivot is zero or
+// suspiciously small beside another.
 template <int parts, class T>
 inline bool factorize_panel(const Rows<parts, T>& a, std::int64_t n, std::int64_t j, int width,
                             Pivots<T>& pivots) {
@@ -206,9 +215,7 @@ inline bool factorize_panel(const Rows<parts, T>& a, std::int64_t n, std::int64_
     for (std::int64_t i = j; i < n; ++i) compare(i, magnitude(a.at(i, j)));
     for (int p = 0; p < width; ++p) {
         const std::int64_t row = j + p;
-        if (!(size > 0)) return false;
-        if (size < pivots.smallest) pivots.smallest = size;
-        if (size > pivots.largest) pivots.largest = size;
+        if (!(size > 0 && pivots.take(size))) return false;
         pivots.swaps[row] = static_cast<std::int32_t>(pivot);
         if (pivot != row) a.interchange(row, pivot);
         // Rows become keep x - l u: what is left of the pivot stays, and l takes its place.
@@ -255,11 +262,12 @@ bool factorize_columns(const Rows<parts, T>& a, std::int64_t n, std::int64_t j, 
     return factorize_columns(a, n, middle, width - half, pivots);
 }
 
-template <int parts, class T> double express_factorize(std::int64_t n, T* matrix, std::int32_t* swaps) {
+template <int parts, class T>
+double express_factorize(std::int64_t n, T* matrix, std::int32_t* swaps, double suspicious) {
     const std::int64_t step = row_step<T>(n);
     const Rows<parts, T> a = {matrix, step, n * step};
-    Pivots<T> pivots = {swaps, static_cast<T>(__builtin_huge_val()), 0};
-    return factorize_columns(a, n, 0, n, pivots) ? pivots.smallest / pivots.largest : 0;
+    Pivots<T> pivots = {swaps, static_cast<T>(__builtin_huge_val()), 0, suspicious};
+    return factorize_columns(a, n, 0, n, pivots) ? pivots.ratio() : 0;
 }
 
 template <int parts, class T>
@@ -343,6 +351,102 @@ void express_largest(std::int64_t n, std::int64_t columns, const double* numbers
         }
         store(largest + c, most);
     }
+}
+
+constexpr double smallest_normal = 0x1p-1022;
+
+// 2^power, for -1022 <= power <= 1023.
+inline double two_to(int power) {
+    const std::uint64_t bits = static_cast<std::uint64_t>(power + 1023) << 52;
+    double result;
+    __builtin_memcpy(&result, &bits, sizeof result);
+    return result;
+}
+
+// The e of 2^e > size >= 2^(e - 1), of a normal number.
+inline int exponent_above(double size) {
+    std::uint64_t bits;
+    __builtin_memcpy(&bits, &size, sizeof bits);
+    return static_cast<int>(bits >> 52 & 0x7ff) - 1022;
+}
+
+// Calls body(j, count) for the numbers of a row, a vector's `count` or fewer at a time.
+template <class Body> inline void by_vectors(std::int64_t length, const Body& body) {
+    constexpr std::int64_t lanes = Lanes<double>::count;
+    std::int64_t j = 0;
+    for (; j + lanes <= length; j += lanes) body(j, lanes);
+    if (j < length) body(j, length - j);
+}
+
+template <int parts>
+bool express_scale(std::int64_t n, const double* a, double* scaled, std::int32_t* row_exponents,
+                   std::int32_t* column_exponents, double* work) {
+    constexpr int lanes = Lanes<double>::count;
+    using V = Vector<double>;
+    const std::int64_t length = parts * n;
+    for (std::int64_t j = 0; j < length; ++j) work[j] = 0;
+    double lost = 0;  // how many numbers lose bits
+    for (std::int64_t i = 0; i < n; ++i) {
+        const double* row = a + i * length;
+        double* to = scaled + i * length;
+        V most = {};
+        by_vectors(length, [&](std::int64_t j, std::int64_t count) {
+            V size = load_some(row + j, count);
+            size = size < 0 ? -size : size;
+            most = (size > most) | (size != size) ? size : most;
+        });
+        double largest = 0;
+        for (int lane = 0; lane < lanes; ++lane) {
+            if (!(most[lane] <= __DBL_MAX__)) return false;
+            if (most[lane] > largest) largest = most[lane];
+        }
+        if (!(largest >= smallest_normal)) return false;
+        row_exponents[i] = exponent_above(largest);
+        const int half = -row_exponents[i] / 2;  // two powers are in range
+        const double first = two_to(half), second = two_to(-row_exponents[i] - half);
+        V vanishing = {};
+        by_vectors(length, [&](std::int64_t j, std::int64_t count) {
+            const V given = load_some(row + j, count), value = given * first * second;
+            store_some<double>(to + j, value, count);
+            const V size = value < 0 ? -value : value, before = load_some(work + j, count);
+            store_some<double>(work + j, size > before ? size : before, count);
+            vanishing += (size < smallest_normal) & (given != 0) ? V{} + 1.0 : V{};
+        });
+        for (int lane = 0; lane < lanes; ++lane) lost += vanishing[lane];
+    }
+    if (lost > 0) return false;
+    for (std::int64_t j = 0; j < n; ++j) {
+        double most = work[parts * j];
+        if (parts == 2 && work[parts * j + 1] > most) most = work[parts * j + 1];
+        if (!(most >= smallest_normal)) return false;
+        column_exponents[j] = exponent_above(most);
+        for (int part = 0; part < parts; ++part) work[parts * j + part] = two_to(-column_exponents[j]);
+    }
+    for (std::int64_t i = 0; i < n; ++i)
+        by_vectors(length, [&](std::int64_t j, std::int64_t count) {
+            double* place = scaled + i * length + j;
+            store_some<double>(place, load_some(place, count) * load_some(work + j, count), count);
+        });
+    return true;
+}
+
+template <int parts>
+double express_weighted_row_sum(std::int64_t n, const double* a, const double* weights, const double* row_weights) {
+    constexpr int lanes = Lanes<double>::count;
+    using V = Vector<double>;
+    double largest = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+        V sums = {};
+        by_vectors(parts * n, [&](std::int64_t j, std::int64_t count) {
+            const V value = load_some(a + i * parts * n + j, count);
+            sums += (value < 0 ? -value : value) * load_some(weights + j, count);
+        });
+        double sum = 0;
+        for (int lane = 0; lane < lanes; ++lane) sum += sums[lane];
+        sum *= row_weights[i];
+        if (!(sum <= largest)) largest = sum;
+    }
+    return largest;
 }
 
 }  // namespace ROUNDWISE_LEVEL

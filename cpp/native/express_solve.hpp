@@ -103,6 +103,11 @@ inline double power_of_two(int power) {
     return result;
 }
 
+// value times 2^power, rounded once.
+inline double times_power(double value, int power) {
+    return power >= -1022 && power <= 1023 ? value * power_of_two(power) : std::ldexp(value, power);
+}
+
 // A matrix with `parts` parts, and its factors in T, double or float. Factors in float may be stored in fewer
 // bits: they are rounded once they are made.
 template <int part_count, class T> class ExpressMatrix {
@@ -129,6 +134,7 @@ template <int part_count, class T> class ExpressMatrix {
         portions.take(column_exponents, n);
         portions.take(row_weights, n);
         portions.take(column_weights, n);
+        portions.take(weights_, parts * n);
         portions.take(copy_, parts * n * n);
         portions.take(halves_, storage == Storage::bf16 || storage == Storage::fp16 ? parts * n * row_step<T>(n) : 0);
         return portions.used();
@@ -158,7 +164,7 @@ template <int part_count, class T> class ExpressMatrix {
                 for (std::int64_t j = 0; j < n; ++j) row[j] = static_cast<T>(from[j * parts]);
                 for (std::int64_t j = n; j < step; ++j) row[j] = 0;
             }
-        pivot_ratio = lu().factorize(n, factors_, swaps_);
+        pivot_ratio = lu().factorize(n, factors_, swaps_, suspicious);
         if (!(pivot_ratio > suspicious)) return false;
         if constexpr (sizeof(T) == 4) round_factors();
         norm = largest_row_sum();
@@ -228,32 +234,12 @@ template <int part_count, class T> class ExpressMatrix {
 
     // Scales A by powers of two, with exponents of rows and columns as `equilibrated` in
     // algorithms/scaling.py chooses them. False if there is nothing to gain: a row or column of zeros,
-    // numbers that are not finite, or that are subnormal, whose exponents are not in their bits.
+    // numbers that are not finite, or so small beside others that they would lose bits.
     bool scale() {
-        constexpr int none = -(1 << 28);
-        bool regular = true;
-        const auto exponent = [&](double value) { return exponent_of(value, none, regular); };
-        std::fill_n(column_exponents, n, none);
-        for (std::int64_t i = 0; i < n; ++i) {
-            int most = none;
-            for (std::int64_t j = 0; j < parts * n; ++j) most = std::max(most, exponent(rows[i * parts * n + j]));
-            if (most == none || !regular) return false;
-            row_exponents[i] = most;
-            for (std::int64_t j = 0; j < parts * n; ++j) {
-                std::int32_t& column = column_exponents[j / parts];
-                column = std::max(column, exponent(rows[i * parts * n + j]) - most);
-            }
-        }
-        for (std::int64_t j = 0; j < n; ++j)
-            if (column_exponents[j] < none / 2) return false;
-        for (std::int64_t i = 0; i < n; ++i)
-            for (std::int64_t j = 0; j < parts * n; ++j) {
-                // At most 1024 in magnitude where the entry is not zero: two powers are in range.
-                const int power = -(row_exponents[i] + column_exponents[j / parts]), half = power / 2;
-                copy_[i * parts * n + j] =
-                    rows[i * parts * n + j] * power_of_two(half) * power_of_two(power - half);
-            }
+        if (!express_kernels<parts>().scale(n, rows, copy_, row_exponents, column_exponents, weights_)) return false;
         rows = copy_;
+        for (std::int64_t j = 0; j < parts * n; ++j)  // at most 0, and 0 where |a_ij| is largest
+            weights_[j] = power_of_two(column_exponents[j / parts]);
         // Weights are relative to the largest exponents. Those of rows below 2^-1000 are raised to that: no
         // residual vanishes. Those of columns above 2^900 are lowered to that: the norm of x is rather too
         // small, which makes the gate stricter, than infinite. The largest exponent of columns is 0: that of
@@ -284,7 +270,7 @@ template <int part_count, class T> class ExpressMatrix {
 
     T* factors_;
     std::int32_t* swaps_;
-    double* copy_;
+    double *copy_, *weights_;
     std::uint16_t* halves_;
 
     struct Vectors {
@@ -315,16 +301,9 @@ template <int part_count, class T> class ExpressMatrix {
     }
 
     double largest_row_sum() const {
-        double result = 0;
-        if (!is_scaled) result = exact_kernels().largest_row_sum(parts * n, n, rows, true);
-        for (std::int64_t i = 0; is_scaled && i < n; ++i) {
-            double sum = 0;
-            for (std::int64_t j = 0; j < parts * n; ++j) {
-                const int power = column_exponents[j / parts];  // at most 0, and 0 where |a_ij| is largest
-                if (power >= -1022) sum += std::fabs(rows[i * parts * n + j]) * power_of_two(power);
-            }
-            result = std::max(result, sum * row_weights[i]);
-        }
+        const double result =
+            is_scaled ? express_kernels<parts>().weighted_row_sum(n, rows, weights_, row_weights)
+                      : exact_kernels().largest_row_sum(parts * n, n, rows, true);
         constexpr double over_root_2 = 0.7071067811865475;  // not above the inverse of the square root of 2
         return parts == 1 ? result : result * over_root_2;
     }
@@ -438,7 +417,7 @@ template <int parts, class T> class ExpressColumns {
     // Scales b as A is scaled, each column by a power of its own. False if numbers are out of range.
     bool scale(const ExpressMatrix<parts, T>& a) {
         bool regular = true;
-        for (std::int64_t c = 0; c < width_; ++c) {
+        for (std::int64_t c = 0; c < count_; ++c) {
             int most = -5000;  // of a column of zeros
             for (std::int64_t i = 0; i < n_; ++i)
                 for (int part = 0; part < parts; ++part) {
@@ -449,7 +428,7 @@ template <int parts, class T> class ExpressColumns {
             for (std::int64_t i = 0; i < n_; ++i)
                 for (int part = 0; part < parts; ++part) {
                     double& value = entry(rights_, i, c, part);
-                    value = std::ldexp(value, -(a.row_exponents[i] + most));
+                    value = times_power(value, -(a.row_exponents[i] + most));
                 }
         }
         return regular;
@@ -538,7 +517,7 @@ template <int parts, class T> class ExpressColumns {
         for (int part = 0; part < parts; ++part)
             for (std::int64_t i = 0; i < n_; ++i)
                 for (std::int64_t c = 0; c < count_; ++c)
-                    if (std::ldexp(answer(a, i, c, part), a.column_exponents[i] - right_exponents_[c]) !=
+                    if (times_power(answer(a, i, c, part), a.column_exponents[i] - right_exponents_[c]) !=
                         entry(y_, i, c, part))
                         return false;
         return true;
@@ -589,7 +568,7 @@ template <int parts, class T> class ExpressColumns {
     // A number of the answer as it is returned.
     double answer(const ExpressMatrix<parts, T>& a, std::int64_t i, std::int64_t c, int part) const {
         double value = entry(y_, i, c, part);
-        if (a.is_scaled) value = std::ldexp(value, right_exponents_[c] - a.column_exponents[i]);
+        if (a.is_scaled) value = times_power(value, right_exponents_[c] - a.column_exponents[i]);
         return single_ ? static_cast<double>(static_cast<float>(value)) : value;
     }
 
@@ -611,12 +590,13 @@ template <int parts, class T> class ExpressColumns {
     void verify(const ExpressMatrix<parts, T>& a, std::int64_t begin, std::int64_t end, std::int64_t block) {
         const double* x = y_;
         if (single_ || a.is_scaled) {
+            if (count_ < width_) std::fill_n(x_, parts * n_ * width_, 0.0);
             for (int part = 0; part < parts; ++part)
                 for (std::int64_t i = 0; i < n_; ++i)
-                    for (std::int64_t c = begin; c < end; ++c) {
+                    for (std::int64_t c = begin; c < std::min(end, count_); ++c) {
                         double& value = entry(x_, i, c, part);
                         value = answer(a, i, c, part);
-                        if (a.is_scaled) value = std::ldexp(value, a.column_exponents[i] - right_exponents_[c]);
+                        if (a.is_scaled) value = times_power(value, a.column_exponents[i] - right_exponents_[c]);
                     }
             x = x_;
         }

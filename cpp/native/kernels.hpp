@@ -196,9 +196,9 @@ template <class T> static inline std::int64_t row_step(std::int64_t n) { return 
 // parts, and as many imaginary parts follow.
 template <class T> struct SmallLu {
     // In place: P A = L U by partial pivoting, rows row_step(n) apart; row i was interchanged with row
-    // swaps[i]. Returns the magnitude of the smallest pivot over that of the largest, 0 if one is zero.
-    // Infinities and NaN go on.
-    double (*factorize)(std::int64_t n, T* a, std::int32_t* swaps);
+    // swaps[i]. Returns the magnitude of the smallest pivot over that of the largest; 0, and no factors, once
+    // that is seen to be at most `suspicious`. Infinities and NaN go on.
+    double (*factorize)(std::int64_t n, T* a, std::int32_t* swaps, double suspicious);
 
     // B (n x columns, rows of padded(columns) numbers) becomes A^-1 B.
     void (*substitute)(std::int64_t n, T* factors, const std::int32_t* swaps, std::int64_t columns, T* b);
@@ -214,6 +214,15 @@ template <int parts> struct ExpressKernels {
 
     // The largest modulus of each column of B, squared if there are two parts; NaN if one is.
     void (*largest)(std::int64_t n, std::int64_t columns, const double* b, double* largest);
+
+    // `scaled` becomes 2**-(e_i + f_j) a_ij, A's parts side by side: e_i of row i, such that its largest part is
+    // then between 1/2 and 1, and f_j of column j thereafter. False if numbers are not finite, a row or column is
+    // zero, or bits would be lost. `work` has room for as many numbers as a row.
+    bool (*scale)(std::int64_t n, const double* a, double* scaled, std::int32_t* row_exponents,
+                  std::int32_t* column_exponents, double* work);
+
+    // The largest sum of a row of |A|, each part times a weight, and the sum times that of its row.
+    double (*weighted_row_sum)(std::int64_t n, const double* a, const double* weights, const double* row_weights);
 };
 
 // Householder's QR of one tall matrix (m x n, m >= n), in single or double precision. One

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import roundwise as rw
+from roundwise import _kernels
 from roundwise.algorithms.accuracy import default_tolerance, holds_in_single, rounded_errors
 from roundwise.backends import NativeBackend
 from roundwise.backends.contract import Refinement
@@ -28,7 +29,7 @@ def tolerance_of(n, dtype):
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("columns", [None, 1, 7])
-@pytest.mark.parametrize("policy", ["lu:fp32-fp64-fp64-fp64", "lu:fp64-fp64-fp64-fp64"])
+@pytest.mark.parametrize("policy", ["default", "lu:fp32-fp64-fp64-fp64", "fp64"])
 def test_every_transpose_passes_the_gate_with_the_bits_of_full_output(dtype, columns, policy):
     rng, n = np.random.default_rng(7), 310
     A = drawn(rng, dtype, n, n)
@@ -48,6 +49,39 @@ def test_every_transpose_passes_the_gate_with_the_bits_of_full_output(dtype, col
         size = norm * np.abs(x).max(axis=0) + np.abs(b).max(axis=0)
         assert np.all(np.abs(residual).max(axis=0) <= tolerance * size)
         assert np.isfinite(told.forward_error_bound)  # nothing has changed since
+        if trans == "N":
+            again = rw.solve(A, b, policy=policy)
+            assert again.tobytes() == rw.solve(A, b, policy=policy, full_output=True).x.tobytes()
+
+
+def test_the_transpose_is_solved_by_the_same_factors(monkeypatch):
+    rng, n = np.random.default_rng(1), 300
+    made = []
+    original = _kernels.native_lu
+    monkeypatch.setattr(_kernels, "native_lu", lambda *a: (made.append(1), original(*a))[1])
+    A, b = rng.standard_normal((n, n)), rng.standard_normal(n) + 1j * rng.standard_normal(n)
+    F = rw.factor(A)
+    for trans, meant in (("N", A), ("T", A.T), ("H", A.T)):
+        np.testing.assert_allclose(meant @ F.solve(b, trans), b, atol=1e-9)
+    assert len(made) <= 1  # none where LAPACK's serves
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_what_is_refused_is_solved_by_the_four_steps(dtype):
+    """Singular, hardly regular, badly scaled A; NaN."""
+    rng, n = np.random.default_rng(2), 280
+    A, b = drawn(rng, dtype, n, n), drawn(rng, dtype, n)
+    singular = A.copy()
+    singular[:, 5] = singular[:, 6]
+    with pytest.raises(rw.SolveFailed):
+        rw.solve(singular, b)
+    with pytest.raises(rw.SolveFailed):
+        rw.factor(singular).solve(b)
+    with pytest.raises(ValueError, match="NaN"):
+        rw.factor(A).solve(b * np.nan)
+    power = 1e30 if np.dtype(dtype).itemsize <= 8 and dtype != "float64" else 1e200
+    for x in (rw.solve(A * power, b), rw.factor(A * power).solve(b)):
+        assert np.abs(A @ (x * power) - b).max() <= 1e4 * np.finfo(dtype).eps * np.abs(b).max()
 
 
 @pytest.mark.parametrize("fmt", [rw.FP32, rw.FP64], ids=str)

@@ -43,9 +43,10 @@ from roundwise.rewards import Reward
 from roundwise.solver import front_door, places
 from roundwise.solver import system as systems
 from roundwise.solver.decide import decide
-from roundwise.solver.places import DeviceMemoryError, Place, place_of
+from roundwise.solver.express_device import express_on_device
+from roundwise.solver.places import CaptureError, DeviceMemoryError, Place, place_of
 from roundwise.solver.policy_argument import DEVICE_CONTEXT
-from roundwise.solver.prepare import prepare
+from roundwise.solver.prepare import PLAIN, Options, prepare
 from roundwise.tuning import Context, DeployedPolicy, Tuner
 
 rng = np.random.default_rng
@@ -744,3 +745,62 @@ def test_the_command_calibrates_the_device(backend, monkeypatch, tmp_path):
     assert "lu/local fp16x2" in text
     saved = json.loads((tmp_path / "prices.json").read_text())
     assert "measured by" in DevicePrices.from_dict(saved["device_prices"]).source
+
+
+def test_a_solve_while_the_stream_is_captured_is_refused(backend, monkeypatch):
+    captured = SimpleNamespace(ptr=0, is_capturing=lambda: True)
+    monkeypatch.setattr(type(cupy.cuda), "get_current_stream", lambda self: captured)
+    A, b = cupy.asarray(np.eye(3)), cupy.asarray(np.ones(3))
+    with pytest.raises(CaptureError, match="before the capture"):
+        rw.solve(A, b)
+
+
+@pytest.mark.parametrize("columns", [None, 1, 4])
+@pytest.mark.parametrize("assume_a", [None, "general", "positive definite"])
+@pytest.mark.parametrize("n", [1, 40, 150, 300])
+def test_the_express_path_gives_the_bits_and_the_action_of_the_general_one(
+    backend, n, assume_a, columns, monkeypatch
+):
+    A = rng(n).standard_normal((n, n))
+    A = A @ A.T + n * np.eye(n) if assume_a == "positive definite" else A
+    b = rng(1).standard_normal(n if columns is None else (n, columns))
+    A, b = cupy.asarray(A), cupy.asarray(b)
+    taken = []
+    analyse = type(backend).analyse
+
+    def noted(self, A, method):
+        taken.append(method)
+        return analyse(self, A, method)
+
+    monkeypatch.setattr(type(backend), "analyse", noted)
+    place = Place(backend, 0, takes_host=False)
+    options = Options.checked(None, assume_a, "backward")
+    x = express_on_device(A, b, options, place)
+    solution = rw.solve(A, b, assume_a=assume_a, full_output=True)
+    if x is not None:
+        assert np.array_equal(x.get(), solution.x.get())
+        assert taken == [taken[0]] * 2
+        assert solution.action.startswith(f"{taken[0]}:fp64")
+    else:
+        assert n < 150
+        assert assume_a == "positive definite"
+    assert np.array_equal(rw.solve(A, b, assume_a=assume_a).get(), solution.x.get())
+
+
+def test_the_express_path_refuses_what_needs_a_closer_look(backend):
+    place, n = Place(backend, 0, takes_host=False), 200
+    A, b = rng(0).standard_normal((n, n)), rng(1).standard_normal(n)
+    singular = A.copy()
+    singular[:, 1] = singular[:, 0]
+    with_nan = A.copy()
+    with_nan[3, 4] = np.nan
+    ill = A.copy()
+    ill[:, 1] = ill[:, 0] * (1 + 1e-15)
+    for given in (singular, with_nan, ill, 1e200 * A):
+        found = express_on_device(cupy.asarray(given), cupy.asarray(b), PLAIN, place)
+        assert found is None
+    for wrong in (b[:-1], np.zeros(n), b * 1e100, np.append(b[1:], np.inf), b.astype("f4")):
+        assert express_on_device(cupy.asarray(A), cupy.asarray(wrong), PLAIN, place) is None
+    forward = Options.checked(None, None, "forward")
+    assert express_on_device(cupy.asarray(A), cupy.asarray(b), forward, place) is None
+    assert express_on_device(cupy.asarray(A), cupy.asarray(b), PLAIN, place) is not None

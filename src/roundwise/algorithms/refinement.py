@@ -101,7 +101,7 @@ def refine(
     backward errors, where they are not those of a linear system.
     """
     scaled, B = system[0], system[1].B
-    b_norms = scaled.residual_norms(B)
+    b_norms = system[1].norms if scaled.has_plain_norms else scaled.residual_norms(B)
     progress = Progress(scaled.n, update.fmt)
     refined = Refined(progress, residual.backend.xp.zeros_like(B), np.full(B.shape[1], np.inf))
     try:

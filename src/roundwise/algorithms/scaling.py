@@ -157,6 +157,12 @@ class ScaledColumns:
     exponents: NDArray[np.int32] | None = None
     """``x[i, j] = 2**exponents[i, j] X[i, j]``; one row if all rows agree, None if nothing was
     scaled."""
+    known_norms: NDArray[np.float64] | None = None
+
+    @cached_property
+    def norms(self) -> NDArray[np.float64]:
+        """The max norm of each column of B."""
+        return column_norms(self.B) if self.known_norms is None else self.known_norms
 
     def solution(self, X: Array) -> Array:
         """X in the given scale; infinite where float64 cannot hold it."""
@@ -425,9 +431,10 @@ def scaled_columns(b: Array, matrix: ScaledMatrix) -> ScaledColumns:
         raise ValueError(f"b {NOT_FINITE}")
     if matrix.rows is None and matrix.columns is None:  # one number for each column tells all
         if are_moderate(norms):
-            return ScaledColumns(array_module(B).asfortranarray(B))
-        powers = np.frexp(norms)[1][None, :]
-        return ScaledColumns(array_module(B).asfortranarray(shifted(B, -powers)), powers)
+            return ScaledColumns(array_module(B).asfortranarray(B), None, norms)
+        powers = np.frexp(norms)[1]
+        norms, powers = np.ldexp(norms, -powers), powers[None, :]
+        return ScaledColumns(array_module(B).asfortranarray(shifted(B, -powers)), powers, norms)
     fractions, powers = np.frexp(B)
     powers[fractions == 0] = ZERO_EXPONENT
     if matrix.rows is not None:

@@ -83,6 +83,8 @@ def device_norms(device: Any, blocks: Sequence[Any], weights: Any) -> list[NDArr
         steps = (step // X.itemsize for step in X.strides)
         args = X, *steps, len(X), 0 if weights is None else weights, found[part]
         if X.shape[1]:
-            device.launch("exact", "column_norms", X.shape[1], 512, args, stored=X.dtype.type)
+            device.launch(
+                "twofold+exact", "column_norms", X.shape[1], 512, args, stored=X.dtype.type
+            )
     norms = on_host(found)
     return [norms[part] for part in parts]

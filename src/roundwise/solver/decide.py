@@ -201,8 +201,10 @@ def _structure(system: System, positive_definite: bool | None) -> dict[str, floa
         known |= probe.zeros(profiled)
     if is_scaled or known["banded"] or known["triangular"]:
         return known
-    is_definite = _is_definite_on_device if system.place is not None else _is_definite
-    known[positive] = float(is_definite(system))
+    on_device = system.place is not None
+    known[positive] = float(
+        looks_definite(system.A, system.n) if on_device else _is_definite(system)
+    )
     return known
 
 
@@ -210,11 +212,11 @@ def _is_definite(system: System) -> bool:
     return bool(probe.structure(system.profiled)["looks_positive_definite"])
 
 
-def _is_definite_on_device(system: System) -> bool:
-    """Whether Cholesky is worth a try: A is symmetric with a positive diagonal."""
-    if system.n < SYMMETRIC_ON_DEVICE_FROM:
+def looks_definite(A: Any, n: int) -> bool:
+    """Whether Cholesky is worth a try on a GPU: A is symmetric with a positive diagonal."""
+    if n < SYMMETRIC_ON_DEVICE_FROM:
         return False
-    return bool((system.A.diagonal() > 0).all()) and is_symmetric(system.A)
+    return bool((A.diagonal() > 0).all()) and is_symmetric(A)
 
 
 def _counted(system: System, known: dict[str, float]) -> Orders | None:

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 import roundwise._kernels as _kernels
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus
-from roundwise.algorithms.accuracy import default_tolerance, passes, upper_bounds
+from roundwise.algorithms.accuracy import default_tolerance, upper_bounds
 from roundwise.algorithms.conditioning import LOST
 from roundwise.algorithms.deflation import SPAN
+from roundwise.algorithms.verified_lu import VerifiedLU
 from roundwise.backends.native import exact
-from roundwise.backends.native.small import solve_at_once
 from roundwise.backends.native.small_sparse import random_vector
 from roundwise.backends.native.structured import structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
@@ -37,13 +37,13 @@ from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.policy_argument import default_policy
 from roundwise.solver.solution import Solution
-from roundwise.solver.system import AS_LARGE
-from roundwise.solver.trust.examining import SUSPICIOUS, knowledge_of
+from roundwise.solver.system import AS_LARGE, joined_parts, split_parts
+from roundwise.solver.trust.examining import FEW_DIGITS, SUSPICIOUS, knowledge_of
 
 Array = NDArray[Any]
 
 ONE_THREAD_UP_TO = 256
-"""The largest real float64 system that one thread solves; larger ones take our LU with several.
+"""The largest system that one thread solves; larger ones take our LU with several.
 
 A taste: on two cores beside other work both took the same time, within noise, from n = 128 to 500;
 more cores gain more, the larger n is."""
@@ -116,9 +116,10 @@ class ExpressFactors(Protocol):
     general path, which finds out why. They never change, so that threads may share them.
     """
 
-    A: Any
-    """The matrix, a copy of their own; what `full_output` tells of an answer is computed from it.
-    """
+    @property
+    def A(self) -> Any:
+        """The matrix, a copy of their own; what `full_output` tells of an answer is computed from
+        it."""
 
     def solve(self, b: Any, trans: Any) -> ExpressAnswer | None:
         """``A^-1 b``, or that of the transpose; `trans` is what `Factorization.solve` takes.
@@ -345,7 +346,8 @@ def _known(
     share, unit = (OVER_ROOT_2, ROOT_2) if b_dtype.kind == "c" and not is_complex else (1.0, 1.0)
     gate = gate_of(n, is_complex, tolerance * share, factor, forward)
     size, low = AS_LARGE * n if is_complex else float(n), factor != FP64.name
-    compiled = n <= ONE_THREAD_UP_TO or low or not (dtype == b_dtype == np.float64)
+    double = dtype == b_dtype == np.float64
+    compiled = n <= ONE_THREAD_UP_TO or low or (forward and not double)
     rest = (*gate, forward)
     given = (size, n, answer, tolerance, gate, unit, compiled, factor, forward)
     return Known(*given, rest, (factor, *rest))
@@ -356,20 +358,38 @@ def has_structure(A: Array) -> bool:
     return structured_method(A) is not None or looks_positive_definite(A)
 
 
-@np.errstate(all="ignore")
 def _by_threads(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
     """The same by LU with several threads, for larger systems."""
     with ieee_arithmetic(), spinning_threads_aside(known.n):
-        solved = solve_at_once(A, b)
-        if solved is None:
-            return None
-        x, error, pivot_ratio = solved
-        if not pivot_ratio > SUSPICIOUS:
-            return None  # perhaps few digits are right, or A is singular: that is looked into
-        error = upper_bounds(error, known.n, exact.error_of(known.n, exact.block_for(known.n)))
-        if not passes(error, known.tolerance):
-            return None
-    return ExpressAnswer(x, float(error), known.tolerance, float(pivot_ratio))
+        lu = VerifiedLU(in_double(A))
+        found = answer_of(lu, b, known)
+        lu.discard()
+    return found
+
+
+@np.errstate(all="ignore")
+def answer_of(lu: VerifiedLU, b: Array, known: Known, trans: str = "N") -> ExpressAnswer | None:
+    """What factors by several threads make of b; None if it is refused.
+
+    Perhaps few digits are right then, or A is singular: that is looked into.
+    """
+    if not lu.pivot_ratio > known.gate.suspicious:
+        return None
+    split = known.dtype.kind == "c" and not lu.is_complex
+    single, double = (np.complex64, np.complex128) if lu.is_complex else (np.float32, np.float64)
+    is_single = known.dtype in (np.complex64, np.float32)
+    columns = (split_parts(b) if split else b).astype(single if is_single else double, copy=False)
+    found = lu.solve(columns, known.gate.tolerance, trans)
+    if found is None or SUSPICIOUS * found.stretch > 1.0 or not found.largest < FEW_DIGITS:
+        return None
+    x = joined_parts(found.x, b.shape) if split else found.x
+    error, ratio = known.unit * found.error, lu.pivot_ratio
+    return ExpressAnswer(x, error, known.tolerance, ratio, "lu", FP64.name, found.corrections)
+
+
+def in_double(A: Array) -> Array:
+    """A as float64 or complex128."""
+    return A.astype(np.complex128 if A.dtype.kind == "c" else np.float64, copy=False)
 
 
 def is_compiled(n: int, A: Array, b: Array) -> bool:

@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 
 import roundwise._kernels as _kernels
+from roundwise.algorithms.verified_lu import VerifiedLU
 from roundwise.formats import FP64
-from roundwise.machine.threads import ieee_arithmetic
+from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.express import (
+    ONE_THREAD_UP_TO,
     Array,
     ExpressAnswer,
+    answer_of,
     as_known_type,
     has_structure,
+    in_double,
     known_of,
     suspicious_ratio,
     with_witness,
@@ -98,10 +102,51 @@ class DenseFactors:
         return found._replace(x=found.x.conj()) if found is not None and conjugate else found
 
 
+class ThreadedFactors:
+    """LU in FP64 of a dense matrix that several threads factorize: `ExpressFactors`."""
+
+    def __init__(self, A: Array, tol: float | None, own: bool = False) -> None:
+        form = as_known_type(A)
+        self._dtype, self._tol, self.factor = form.dtype, tol, FP64.name
+        double = in_double(form)
+        self._double = double.copy() if double is A and not own else double
+        with spinning_threads_aside(len(A)):
+            self._lu = VerifiedLU(self._double)
+
+    @property
+    def A(self) -> Array:
+        """The matrix in its type; one of single precision is not kept beside that in double."""
+        return self._double.astype(self._dtype, copy=False)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether no pivot is zero, suspiciously small, or NaN."""
+        return self._lu.pivot_ratio > suspicious_ratio(len(self._double), self.factor)
+
+    def solve(self, b: Any, trans: Any) -> ExpressAnswer | None:
+        names = {"N": "N", "T": "T", "H": "H", 0: "N", 1: "T", 2: "H"}
+        if type(b) is not np.ndarray or not isinstance(trans, str | int) or trans not in names:
+            return None
+        if not np.can_cast(b.dtype, np.complex128):
+            return None
+        shape, b = self._double.shape, as_known_type(b)
+        known = known_of(shape, self._dtype, b.shape, b.dtype, self._tol, self.factor, False)
+        with ieee_arithmetic():
+            return None if known is None else answer_of(self._lu, b, known, names[trans])
+
+
 def dense_factors(
-    A: Any, tol: float | None, bound: int, factor: str = FP64.name, forward: bool = False
-) -> DenseFactors | None:
-    """Factors of a dense matrix with n < bound by one call; None if it is refused, or not such."""
+    A: Any,
+    tol: float | None,
+    bound: int,
+    factor: str = FP64.name,
+    forward: bool = False,
+    own: bool = False,
+) -> DenseFactors | ThreadedFactors | None:
+    """Factors of a dense matrix with n < bound by one call; None if it is refused, or not such.
+
+    `own`: nobody else has A, so that it need not be copied.
+    """
     if type(A) is not np.ndarray or A.ndim != 2 or not 0 < len(A) == A.shape[1]:
         return None
     if not np.can_cast(A.dtype, np.complex128):
@@ -111,5 +156,14 @@ def dense_factors(
         return None
     if n >= STRUCTURED_FROM and A.dtype.kind == "f" and has_structure(A):
         return None
-    made = DenseFactors(A, tol, factor, forward)
+    made = kept_factors(A, tol, factor, forward, own)
     return made if made.accepted else None
+
+
+def kept_factors(
+    A: Array, tol: float | None, factor: str, forward: bool, own: bool = False
+) -> DenseFactors | ThreadedFactors:
+    """Factors of a dense matrix whose order suits one compiled call, or one by several threads."""
+    if len(A) > ONE_THREAD_UP_TO and factor == FP64.name and not forward:
+        return ThreadedFactors(A, tol, own)
+    return DenseFactors(A, tol, factor, forward, own)

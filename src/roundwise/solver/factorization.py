@@ -25,7 +25,7 @@ from roundwise.solver.climb import climb
 from roundwise.solver.decide import Learn, Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
 from roundwise.solver.express import AT_ONCE, ExpressAnswer, ExpressFactors, solution_of
-from roundwise.solver.express_factors import DenseFactors
+from roundwise.solver.express_factors import kept_factors
 from roundwise.solver.factored import Factored, Tried, with_pattern_of
 from roundwise.solver.inputs import (
     GivenColumns,
@@ -548,7 +548,7 @@ def _remade(
         express = (
             None
             if A is None or factor is None
-            else DenseFactors(A, options.tol, factor, options.forward)
+            else kept_factors(A, options.tol, factor, options.forward)
         )
         F = Factorization(system, plan, options, express=express)
         F._present.made = F._factored.renewed(system, level)

@@ -25,8 +25,16 @@ from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
 from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import decide, starts_low
-from roundwise.solver.express import AT_ONCE, ExpressAnswer, express, express_action, solution_of
-from roundwise.solver.express_factors import DenseFactors, dense_factors
+from roundwise.solver.express import (
+    AT_ONCE,
+    ExpressAnswer,
+    ExpressFactors,
+    express,
+    express_action,
+    solution_of,
+)
+from roundwise.solver.express_device import express_on_device
+from roundwise.solver.express_factors import dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
     Wanted,
@@ -318,6 +326,10 @@ def _solved(
                 return dense.x
             seconds, reason = perf_counter() - start, reason_of(asker)
             return solution_of(dense, A, b, tol, seconds, None, reason)
+    if place is not None and asker is DEFAULT and not full_output:
+        x = express_on_device(A, b, options, place)
+        if x is not None:
+            return x
     start = perf_counter()
     round_too = starts_low(asker) and _order_of(A) >= asker.express_below
     if isinstance(given, np.ndarray):
@@ -501,9 +513,10 @@ def _factored(
         system = prepare(matrix, columns, place, copy=True, backend=backend)
         return system, decide(system, asker, options), perf_counter() - start
 
-    factor, array = express_format(asker), A
+    factor, array, is_copy = express_format(asker), A, False
     if place is None and not is_sparse(A):
         array = dense_array("A", A, real=False)
+        is_copy = type(A) is np.ndarray and not np.may_share_memory(array, A)
 
     bound, wanted = _express_below(asker, options), wanted_of(asker, options)
     if place is None and is_sparse(A) and wanted is not None:
@@ -514,10 +527,10 @@ def _factored(
             parts = SmallFactors(SparseSequence(made).next, decided, action, reason)
             return Factorization._of_small(made, parts, options)
 
-    def factorized(matrix: Any) -> DenseFactors | None:
-        return dense_factors(matrix, options.tol, bound, factor, options.forward)
+    def factorized(matrix: Any, own: bool = False) -> ExpressFactors | None:
+        return dense_factors(matrix, options.tol, bound, factor, options.forward, own)
 
-    if place is None and (express := factorized(array)) is not None:
+    if place is None and (express := factorized(array, is_copy)) is not None:
         action = express_action(factor, options.forward)
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ _SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
 class GivenColumns(ScaledColumns):
     """Right-hand sides, scaled, and what the answer is to look like."""
 
-    was_vector: bool
-    dtype: Any  # float32 if A and b are, else float64: of the answer
+    was_vector: bool = field(kw_only=True)
+    dtype: Any = field(kw_only=True)  # float32 if A and b are, else float64: of the answer
 
 
 _ON_CUDA = (2, 13)
@@ -97,7 +97,9 @@ def scaled_blocks(b: NDArray[Any], matrix: Any) -> Iterator[GivenColumns]:
     xp = array_module(b)
     for block in _blocks(b):
         made = scaled_columns(xp.array(block, dtype=np.float64, order="F"), matrix)
-        yield GivenColumns(made.B, made.exponents, was_vector=b.ndim == 1, dtype=dtype)
+        yield GivenColumns(
+            made.B, made.exponents, made.known_norms, was_vector=b.ndim == 1, dtype=dtype
+        )
 
 
 def checked_shapes(A: NDArray[Any], b: NDArray[Any]) -> tuple[tuple[int, ...], NDArray[Any]]:

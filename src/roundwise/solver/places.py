@@ -28,6 +28,10 @@ from roundwise.formats import FP64
 from roundwise.solver.inputs import dense_array, is_on_device
 
 
+class CaptureError(RoundwiseError, RuntimeError):
+    """A solve was asked for on a stream that is being captured for a CUDA graph."""
+
+
 class DeviceMemoryError(MemoryError, RoundwiseError):
     """The memory of a device does not suffice; the message says what would fit."""
 
@@ -195,6 +199,11 @@ class Place:
         backend.check_process()
         cuda = backend.xp.cuda
         with cuda.Device(self.number), self._stream(cuda, arrays):
+            if cuda.get_current_stream().is_capturing():
+                raise CaptureError(
+                    "the current stream is being captured for a graph, and a solve reads numbers "
+                    "back, which no graph can; solve before the capture, or after it"
+                )
             try:
                 yield
             except MemoryError as error:
@@ -209,8 +218,10 @@ class Place:
         torch = sys.modules.get("torch")
         if torch is not None and any(isinstance(x, torch.Tensor) for x in arrays):
             stream = torch.cuda.current_stream(self.number)
-            if stream.cuda_stream:  # not the default one, which is CuPy's, too
+            if stream.cuda_stream:
                 return _as_cupy(cuda, stream)
+            if cuda.get_current_stream().ptr:  # CuPy's is another one than torch's default
+                return cuda.Stream.null
         return nullcontext()
 
     def array(self, name: str, x: Any) -> Any:

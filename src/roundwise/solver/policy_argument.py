@@ -101,13 +101,25 @@ def _default_policy(methods: tuple[str, ...]) -> NeighbourPolicy:
 
 
 def device_policy(backend: Backend, learner: DeviceLearner | None = None) -> DevicePolicy:
-    """The prices of a GPU as a policy."""
+    """The prices of a GPU as a policy; the same one as long as prices and methods are the same."""
     machine = backend.machine
     assert machine is not None
-    policy = DevicePolicy(device_prices(machine), learner)
-    contexts = np.empty((0, len(DEVICE_FEATURES)))
-    policy.start(contexts, ALGORITHM.starts((False,), backend=backend))
+    prices = device_prices(machine)
+    key = backend, id(prices), learner, tuple(METHODS)
+    policy = _DEVICE_POLICIES.get(key)
+    if policy is None:
+        if len(_DEVICE_POLICIES) >= MOST_DEVICE_POLICIES:
+            _DEVICE_POLICIES.clear()
+        policy = _DEVICE_POLICIES[key] = DevicePolicy(prices, learner)  # it keeps the prices
+        contexts = np.empty((0, len(DEVICE_FEATURES)))
+        policy.start(contexts, ALGORITHM.starts((False,), backend=backend))
     return policy
+
+
+MOST_DEVICE_POLICIES = 16
+"""How many of these are kept. A taste: a program has few devices and few `Solver`s at a time."""
+
+_DEVICE_POLICIES: dict[Any, DevicePolicy] = {}
 
 
 class _Default:

@@ -101,13 +101,13 @@ class System(ScaledMatrix):
 
         Without `probe` no entry of A is read: rows that nobody looked at count as hard.
         """
-        rows = {"diagonal_share": 0.0, "coherence": float(self.n), "remainder": 0.0}
+        rows = unread(self.n)
         if self.place is None:
-            unread = {} if probe else {name: rows[name] for name in names if name in rows}
-            missing = [name for name in names if name not in known and name not in unread]
+            hard = {} if probe else {name: rows[name] for name in names if name in rows}
+            missing = [name for name in names if name not in known and name not in hard]
             if all(name in GROUPS for name in missing):
-                return probe_of(self.profiled, missing) | unread
-            return feature_numbers(self.profiled, missing, "native") | unread
+                return probe_of(self.profiled, missing) | hard
+            return feature_numbers(self.profiled, missing, "native") | hard
         found = {
             "n": float(self.n),
             "entries": float(self.n) ** 2,
@@ -272,6 +272,11 @@ class ProfiledComplex(System):
     def n(self) -> int:
         n = int(self.A.shape[0])
         return n if self.is_sparse else round(AS_LARGE * n)
+
+
+def unread(n: int) -> dict[str, float]:
+    """The features of rows that nobody has looked at: they count as hard."""
+    return {"diagonal_share": 0.0, "coherence": float(n), "remainder": 0.0}
 
 
 def _same(x: Any) -> Any:

@@ -9,7 +9,8 @@ from cuda_host import HostDevice
 
 import roundwise as rw
 from roundwise.backends import arrays
-from roundwise.backends.cuda import cholesky, elimination, lu, plan, residual
+from roundwise.backends.cuda import cholesky, elimination, lu, matrix, plan, residual
+from roundwise.backends.cuda.backend import CudaBackend
 from roundwise.backends.cuda.products import PRODUCTS, split
 from roundwise.backends.cuda.residual import probe_rows
 from roundwise.backends.native import exact
@@ -88,7 +89,8 @@ def test_substitution_solves_both_ways(device, dtype, pivoting, n, order):
         X = F.solve(B, dtype, transpose=transpose)
         assert X.dtype == dtype
         assert np.abs(B - M @ X).max() < 100 * n * np.finfo(dtype).eps
-        assert np.array_equal(F.solve(B[:, 0], dtype, transpose=transpose), X[:, 0])
+        x = F.solve(B[:, 0], dtype, transpose=transpose)
+        assert np.abs(x - X[:, 0]).max() < 100 * n * np.finfo(dtype).eps * np.abs(x).max()
 
 
 @pytest.mark.parametrize("fmt", PRODUCTS)
@@ -103,6 +105,45 @@ def test_cholesky_factors_solve(device, fmt, n):
     assert np.abs(b - A @ x).max() < 50 * n * u * np.abs(A).max() * np.abs(x).max()
     with pytest.raises(rw.backends.ArithmeticFailure, match="not_positive_definite"):
         cholesky.factorize(device, -A, get_format(fmt))
+
+
+def drawn(n, kappa, seed=0):
+    """A system whose singular values fall geometrically."""
+    U, V = (np.linalg.qr(rng(seed + s).standard_normal((n, n)))[0] for s in (1, 2))
+    return (U * np.geomspace(1, 1 / kappa, n)) @ V
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize(("method", "fmt"), [("lu/local", "fp64"), ("lu/tournament", "fp16x2")])
+def test_refinement_reads_back_once_for_each_correction(device, monkeypatch, method, fmt, columns):
+    n, backend = 90, CudaBackend(device)
+    A, B = drawn(n, 1e3), np.asfortranarray(rng(5).standard_normal((n, columns)))
+    B[:, 0] *= 2.0**-30
+    read = []
+    norms = matrix.norms_of_blocks
+    monkeypatch.setattr(matrix, "norms_of_blocks", lambda blocks: read.append(1) or norms(blocks))
+    factors = backend.analyse(A, method).factorize(A, fmt)
+    norm, target = np.abs(A).sum(axis=1).max(), 1e-15
+    found = factors.refined(backend.matrix(A, "fp64"), norm, B, target, 30)
+    assert len(read) == 1 + len(found.history) // 2 + (columns > 1)
+    assert len(found.history) // 2 in ((1, 2) if fmt == "fp16x2" else (0, 1))
+    exactly = exact.residual(A, found.X, B)
+    sizes = norm * np.abs(found.X).max(axis=0) + np.abs(B).max(axis=0)
+    errors = np.abs(exactly).max(axis=0) / sizes
+    assert (errors <= target + exact.error_of(n, exact.block_for(n))).all()
+    assert found.error == found.errors.max() <= target
+    assert np.allclose(found.R, exactly, rtol=1e-6, atol=1e-17 * sizes)
+
+
+def test_refinement_that_does_not_get_there_is_left_to_others(device):
+    n, backend = 60, CudaBackend(device)
+    A, b = drawn(n, 1e12), rng(5).standard_normal((n, 1))
+    factors = backend.analyse(A, "lu/tournament").factorize(A, "fp16")
+    in_fp64 = backend.matrix(A, "fp64")
+    norm = np.abs(A).sum(axis=1).max()
+    assert factors.refined(in_fp64, norm, b, 1e-15, 30) is None  # stagnates
+    assert factors.refined(in_fp64, norm, np.zeros((n, 1)), 1e-15, 30) is None
+    assert factors.refined(backend.matrix(A, "fp64x2"), norm, b, 1e-15, 30) is None
 
 
 @pytest.mark.parametrize("pivoting", ["tournament", "local"])
@@ -194,16 +235,20 @@ def test_parts_are_rounded_to_16_bits_and_add_up(device, fmt):
     assert status[0] == (3 if short is rw.FP16 else 7)
 
 
+@pytest.mark.parametrize("columns", [1, 2, 33, 70])
+@pytest.mark.parametrize("block", [exact.EXACT, 7, 8, 16])
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_residuals_keep_their_bound_in_rational_arithmetic(device, order, dtype):
+def test_residuals_keep_their_bound_in_rational_arithmetic(device, order, dtype, block, columns):
     n = 45
     A = np.array(rng(0).standard_normal((n, n)), dtype=dtype, order=order)
-    X = np.array(rng(1).standard_normal((n, 2)), order="F")
+    X = np.array(rng(1).standard_normal((n, columns)), order="CF"[columns % 2])
     B = A @ X  # what is left is rounding errors
-    R = residual.residual(device, A, X, B)
-    u, bound = Fraction(2) ** -53, Fraction(exact.error_of(n))
-    for i, j in np.ndindex(n, 2):
+    R = residual.residual(device, A, X, B, block)
+    u, bound = Fraction(2) ** -53, Fraction(exact.error_of(n, block))
+    for i, j in np.ndindex(n, columns):
+        if (i + j) % max(1, columns // 3):
+            continue
         terms = [
             Fraction(float(a)) * Fraction(float(x)) for a, x in zip(A[i], X[:, j], strict=True)
         ]
@@ -244,26 +289,57 @@ def test_butterflies_are_applied_to_matrix_and_vectors_alike(device, n):
     assert np.linalg.cond(applied(U, False)) < 1.3
 
 
-def test_a_plan_that_is_kept_serves_other_matrices(device):
+@pytest.mark.parametrize("records", [False, True])
+def test_a_plan_that_is_kept_serves_other_matrices(device, monkeypatch, records):
     """Its addresses move with the memory that it works in; a graph is made for each place of it."""
+    monkeypatch.setattr(plan, "DIRECT_RUNS", 1 if records else 100)
     n, kept = 100, []
     for seed in range(4):
         A, b = rng(seed).standard_normal((n, n)), rng(seed + 10).standard_normal(n)
         F = lu.factorize(device, A, rw.FP64, "local")
         kept.append(F)  # so that the next one's memory is elsewhere
-        assert np.allclose(A @ F.solve(b), b, atol=1e-8)
-    assert len(plan._PLANS) == 2  # of LU, and of substitution
+        for _ in range(3):
+            assert np.allclose(A @ F.solve(b), b, atol=1e-8)
+    plans, graphs, items = plan.held()
+    assert plans == 2  # of LU, and of substitution
+    assert graphs == (4 if records else 0)  # substitution, for each place
+    assert items > 0
     A, b = rng(0).standard_normal((n, n)), rng(5).standard_normal(n)
     assert np.allclose(A @ kept[0].solve(b), b, atol=1e-8)
 
 
-def test_the_plan_that_was_used_last_is_the_last_to_go(device, monkeypatch):
-    monkeypatch.setattr(plan, "MOST_PLANS", 2)
+def test_a_plan_that_runs_again_gives_the_same_bits(device, monkeypatch):
+    """One by one while it is recorded, one by one again, and as a graph."""
+    n = 130
+    A, b = rng(0).standard_normal((n, n)), rng(1).standard_normal(n)
+    F = lu.factorize(device, A, rw.FP64, "local")
+    answers = [F.solve(b) for _ in range(plan.DIRECT_RUNS + 3)]
+    assert plan.held()[1] == 1
+    assert all(np.array_equal(x, answers[0]) for x in answers)
+
+
+def test_plans_that_were_not_used_for_the_longest_time_are_dropped(device, monkeypatch):
     arena = np.zeros(8, dtype=np.uint8)
-    kept = {n: plan.kept_plan(device, n, lambda made: None, arena) for n in (1, 2)}
-    assert plan.kept_plan(device, 1, lambda made: None, arena) is kept[1]
-    plan.kept_plan(device, 3, lambda made: None, arena)
+
+    def record(made):
+        for name in range(10):
+            made.signal(name)
+
+    monkeypatch.setattr(plan, "MOST_ITEMS", 25)
+    for n in (1, 2, 1, 3):
+        plan.run_plan(device, n, record, arena)
     assert [key for _, key in plan._PLANS] == [1, 3]
+    assert plan.held() == (2, 0, 20)
+
+
+def test_memory_of_ever_new_places_does_not_grow(device):
+    made = plan.Plan(device, np.zeros(8, dtype=np.uint8))
+    made.first_run(lambda one: one.signal("done"))
+    kept = [np.zeros(8, dtype=np.uint8) for _ in range(3 * plan.MOST_GRAPHS)]
+    for arena in kept * 4:
+        made.run(arena)
+    assert made.graphs <= plan.MOST_GRAPHS
+    assert len(made._runs) <= plan.MOST_GRAPHS
 
 
 def test_threads_with_new_sizes_do_not_share_what_they_record(device):

@@ -1,7 +1,8 @@
 """The ``cuda`` arithmetic model: a GPU's own arithmetic, for dense matrices.
 
 Matrices and vectors are CuPy's arrays, and stay on the device; what a kernel returns as a number is
-read back. Residuals in fp64 and fp64x2 are the same: double-double, in one pass over A. Factors in
+read back. Residuals are double-double, in one pass over A; those of several columns in fp64 sum
+blocks of products first, as the processor's do (docs/accuracy.md). Factors in
 fp16, bf16 and the split formats fp16x2 and bf16x3 are computed on 16-bit units, those in tf32 on
 TF32's. Every other kernel runs in FP64 or FP32, and rounds operands and results of lower formats.
 
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from roundwise._forking import cached_property
 from roundwise.backends.arrays import GPUS, on_host
 from roundwise.backends.contract import (
     Analysis,
@@ -31,10 +33,10 @@ from roundwise.backends.contract import (
 )
 from roundwise.backends.cuda import residual, tall
 from roundwise.backends.cuda.device import Device, DeviceUnavailable, get_device
-from roundwise.backends.cuda.matrix import PIVOTING, CudaAnalysis, CudaMatrix
-from roundwise.backends.cuda.products import computed_in, is_rounded, rounded
+from roundwise.backends.cuda.matrix import CHOLESKY, PIVOTING, CudaAnalysis, CudaMatrix
+from roundwise.backends.cuda.products import PRODUCTS, computed_in, is_rounded, rounded
 from roundwise.backends.emulated.operation import OperationBackend
-from roundwise.backends.native.exact import error_of
+from roundwise.backends.native import exact
 from roundwise.backends.native.vectors import SAFE_SQUARES_FP32, SAFE_SQUARES_FP64
 from roundwise.formats import (
     BF16,
@@ -86,7 +88,7 @@ class CudaBackend(Backend):
         """The arithmetic with its machine, so that results of two devices are stored apart."""
         return f"{self.arithmetic} on {self.machine.key}"
 
-    @property
+    @cached_property
     def machine(self) -> GpuMachine:
         return GpuMachine.of(self.device.name, self.device.key)
 
@@ -103,7 +105,7 @@ class CudaBackend(Backend):
         return () if sparse or is_complex else FORMATS
 
     def methods(self, sparse: bool = False, is_complex: bool = False) -> tuple[str, ...]:
-        return () if sparse or is_complex else ("cholesky", *PIVOTING, "qr")
+        return () if sparse or is_complex else (*CHOLESKY, *PIVOTING, "qr")
 
     def runs(
         self, method: str, fmt: str | FloatFormat, sparse: bool = False, is_complex: bool = False
@@ -112,6 +114,8 @@ class CudaBackend(Backend):
         known = super().runs(method, fmt, sparse, is_complex)
         if method == "qr":
             return known and get_format(fmt) == FP64
+        if method == "cholesky/panels":
+            return known and (get_format(fmt) == FP64 or PRODUCTS[get_format(fmt).name].parts > 0)
         return known and (method != "lu" or get_format(fmt) in (FP32, FP64))
 
     def analyse(self, A: Any, method: str) -> Analysis:
@@ -152,13 +156,16 @@ class CudaBackend(Backend):
         if A.fmt in (FP64, FP64X2) and A.shape[0] != A.shape[1]:
             return tall.residual(self.device, A.array, self.array(X), self.array(B))
         if A.fmt in (FP64, FP64X2):
-            return residual.residual(self.device, A.array, self.array(X), self.array(B))
+            block = exact.block_for(len(X)) if A.fmt == FP64 else exact.EXACT
+            return residual.residual(self.device, A.array, self.array(X), self.array(B), block)
         return self._written(self._read(B, A.fmt) - self._read(A.times(X), A.fmt), A.fmt)
 
     def residual_error(
         self, fmt: FloatFormat, n: int, sparse: bool = False, is_complex: bool = False
     ) -> float:
-        return error_of(n) if fmt in (FP64, FP64X2) else math.inf
+        if fmt == FP64:
+            return exact.error_of(n, exact.block_for(n))
+        return exact.error_of(n) if fmt == FP64X2 else math.inf
 
     def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:
         """``X + Z``; inf and NaN are left to the caller."""

@@ -17,6 +17,12 @@ from typing import Any
 SPACE = 2**25
 """Bytes that cuBLAS asks for to work in, on Hopper; fewer elsewhere."""
 
+
+def space_for(n: int) -> int:
+    """Bytes for the products of a factorization: no more than some copies of a small matrix."""
+    return min(SPACE, max(2**20, 16 * (-(-n // 64) * 64) ** 2))
+
+
 _OPERAND, _BATCHED = (c_void_p, c_int, c_int), (c_void_p, c_int, c_int, c_longlong)
 _HEAD = (c_void_p, *5 * (c_int,), c_void_p)
 _SIGNATURES = {
@@ -50,10 +56,10 @@ class Handle:
         for name, types in _SIGNATURES.items():
             getattr(self._library, _symbol(name)).argtypes = types
 
-    def bind(self, stream: int, space: int, processors: int) -> None:
-        """Work on that stream, in `SPACE` bytes there, on so many processors (0: all)."""
+    def bind(self, stream: int, space: int, size: int, processors: int) -> None:
+        """Work on that stream, in so many bytes there, on so many processors (0: all)."""
         self._call("cublasSetStream_v2", self._handle, c_void_p(stream))
-        self._call("cublasSetWorkspace_v2", self._handle, c_void_p(space), c_size_t(SPACE))
+        self._call("cublasSetWorkspace_v2", self._handle, c_void_p(space), c_size_t(size))
         self._call("cublasSetSmCountTarget", self._handle, c_int(processors))
 
     def product(self, name: str, args: Any) -> None:

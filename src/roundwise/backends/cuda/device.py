@@ -7,9 +7,11 @@ first used, and CuPy keeps the result in its cache. Products are cuBLAS's.
 from __future__ import annotations
 
 import importlib
+import logging
 import warnings
 from functools import cache
 from importlib import resources
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,8 @@ _TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 _COMPUTE_FP32, _COMPUTE_FP64, _COMPUTE_TF32 = 68, 70, 77
 _DEFAULT_ALGORITHM = -1
 
+_log = logging.getLogger(__name__)
+
 __all__ = ["Device", "DeviceUnavailable", "address", "get_device", "is_available", "why_not"]
 
 
@@ -49,7 +53,7 @@ class Device:
         self.cublas = importlib.import_module("cupy_backends.cuda.libs.cublas")
         self.driver = importlib.import_module("cupy_backends.cuda.api.driver")
         self._kernels: dict[tuple[str, str, Any, Any, Constants], Any] = {}
-        self._cupyx = importlib.import_module("cupyx")
+        self._cusolver = importlib.import_module("cupy_backends.cuda.libs.cusolver")
         self._linalg = importlib.import_module("cupyx.scipy.linalg")
         self._scalars = scalars()
 
@@ -134,7 +138,13 @@ class Device:
     def _module(self, source: str, real: Any, stored: Any, constants: Constants) -> Any:
         types = (("REAL", _REAL[real]), ("STORED", _REAL[stored]))
         options = ("--std=c++17", *(f"-D{name}={of}" for name, of in (*types, *constants)))
-        return self.xp.RawModule(code=source_text(source), options=options)
+        module, start = self.xp.RawModule(code=source_text(source), options=options), perf_counter()
+        module.compile()
+        _log.info(
+            "kernels %s for %s: %.1f s (compiled once on a machine, then in CuPy's cache)",
+            *(source, " ".join(options[1:]), perf_counter() - start),
+        )
+        return module
 
     def gemm(self, *args: Any, **kwargs: Any) -> None:
         """A product by cuBLAS on the current stream; see `product` for the arguments."""
@@ -152,14 +162,16 @@ class Device:
         beta: float,
         kind: str,
         transpose_B: bool = False,
+        transpose_A: bool = False,
         batch: tuple[int, int, int, int] | None = None,
     ) -> tuple[str, tuple[int, ...]]:
         """cuBLAS's function for ``C = alpha A B + beta C``, and its arguments after the handle.
 
-        The matrices are by rows, each given by address and row length. ``shape`` is (m, n, k); if
-        one of them is 0, the name is "". `kind` names the arithmetic: float64, float32, tf32,
-        float16 or bfloat16; the result of the last three is in float32. `batch` has a count, and
-        the distances of A, B and C of one product to those of the next.
+        The matrices are by rows, each given by address and row length; `transpose_A` says that A'
+        is what lies there. ``shape`` is (m, n, k); if one of them is 0, the name is "". `kind`
+        names the arithmetic: float64, float32, tf32, float16 or bfloat16; the result of the last
+        three is in float32. `batch` has a count, and the distances of A, B and C of one product to
+        those of the next.
         """
         m, n, k = shape
         if min(shape) == 0:
@@ -170,7 +182,7 @@ class Device:
         one, other = (self._scalars[result, value].ctypes.data for value in (alpha, beta))
         ours, theirs = _TYPES[operand], _TYPES[result]
         # cuBLAS has matrices by columns: ours are their transposes, and C' = B' A'.
-        head = (int(transpose_B), 0, n, m, k, one)
+        head = (int(transpose_B), int(transpose_A), n, m, k, one)
         tail = (compute, _DEFAULT_ALGORITHM)
         if batch is None:
             operands = (B[0], ours, B[1], A[0], ours, A[1], other, C[0], theirs, C[1])
@@ -180,13 +192,30 @@ class Device:
         into = (other, C[0], theirs, C[1], step_C, count)
         return "gemmStridedBatchedEx", (*head, *right, *left, *into, *tail)
 
-    def cholesky(self, A: Any) -> Any:
-        """L of a symmetric positive definite matrix, by cuSOLVER; NaN if it is not definite."""
-        try:
-            with self._cupyx.errstate(linalg="raise"):
-                return self.xp.linalg.cholesky(A)
-        except np.linalg.LinAlgError:
-            return self.xp.full_like(A, np.nan)
+    def cholesky(self, A: tuple[int, int], n: int, real: Any, info: int, *, upper: bool) -> None:
+        """Factorize a matrix by rows in place, by cuSOLVER: ``U' U`` or ``L L'``.
+
+        A is given by address and row length; the other triangle is not read. What cuSOLVER says,
+        0 if A is positive definite, is written to the address `info`.
+        """
+        cusolver, letter = self._cusolver, "d" if real == np.float64 else "s"
+        handle = self.xp.cuda.device.get_cusolver_handle()
+        args = handle, int(not upper), n, *A  # by columns, the upper triangle is the lower one
+        size = getattr(cusolver, f"{letter}potrf_bufferSize")(*args)
+        space = self.xp.empty(size, dtype=real)
+        getattr(cusolver, f"{letter}potrf")(*args, address(space), size, info)
+
+    def divide_by_triangle(
+        self, L: tuple[int, int], k: int, B: tuple[int, int], rows: int, real: Any
+    ) -> None:
+        """``B = B L'^-1`` in place, by cuBLAS, for a lower triangle L of k columns."""
+        trsm = self.cublas.dtrsm if real == np.float64 else self.cublas.strsm
+        handle, one = (
+            self.xp.cuda.device.get_cublas_handle(),
+            self._scalars[np.dtype(real).name, 1.0],
+        )
+        # By columns: ``B' = L^-1 B'`` from the left, L being the transpose of an upper triangle.
+        trsm(handle, 0, 1, 1, 0, k, rows, one.ctypes.data, *L, *B)
 
     def lu_factor(self, A: Any) -> tuple[Any, Any]:
         """LU with partial pivoting, by cuSOLVER, as SciPy returns it."""

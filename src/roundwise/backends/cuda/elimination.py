@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from roundwise.backends.arrays import on_host
 from roundwise.backends.contract import ArithmeticFailure, Status
-from roundwise.backends.cuda.cublas import SPACE
+from roundwise.backends.cuda.cublas import space_for
 from roundwise.backends.cuda.device import Device, address, storage_type
-from roundwise.backends.cuda.plan import Plan, kept_plan
+from roundwise.backends.cuda.plan import Plan, run_plan
 from roundwise.backends.cuda.products import PRODUCTS, plain, split
 from roundwise.backends.cuda.substitution import BLOCK, Triangles, invert_blocks
 from roundwise.formats import TF32, FloatFormat
@@ -46,7 +47,7 @@ class Elimination:
         halves, ld = len(self.products.left) * self.width, -(-n // 32) * 32
         self.triangles, arrays = Triangles.allocate(
             *(device, n, self.real),
-            status=((2,), np.int32),  # no pivot, and overflow, at column ...
+            facts=((n + 1,), np.float64),
             block=((PANEL, PANEL), self.real),
             ahead=((min(BLOCK, self.width), -(-self.width // 4) * 4), self.real),
             moves=((-(-n // PANEL), 4 * PANEL), np.int32),
@@ -55,28 +56,26 @@ class Elimination:
             halves_L=((2, n * halves), np.uint16),
             halves_next=((halves, self.width), np.uint16),
             halves_rest=((halves, ld), np.uint16),
-            spaces=((2, SPACE), np.uint8),
+            spaces=((2, space_for(n)), np.uint8),
         )
         self.a, self.ld = self.triangles.lu, self.triangles.ld
-        self._status, self._block, self._ahead = (
-            arrays[name] for name in ("status", "block", "ahead")
-        )
+        # Two numbers of 32 bits, no pivot and overflow at column ...; the magnitudes of pivots.
+        self._facts, self._status = arrays["facts"], arrays["facts"][:1].view(np.int32)
+        self._block, self._ahead = arrays["block"], arrays["ahead"]
         self._moves, self._candidates = arrays["moves"], arrays["candidates"]
         self._halves_L, self._spaces = arrays["halves_L"], arrays["spaces"]
         self._halves_next, self._halves_rest = arrays["halves_next"], arrays["halves_rest"]
 
-    def run(self, pivots: Pivots) -> None:
-        """Factorize `a` in place."""
-        key = "LU", self.n, self.fmt.name, pivots
-        arena = self.triangles.arena
-        plan = kept_plan(
-            *(self.device, key, lambda plan: self._eliminate(plan, pivots), arena, self._spaces)
-        )
-        plan.run(arena)
-        pivot, overflow = self._status.tolist()
+    def run(self, pivots: Pivots) -> Any:
+        """Factorize `a` in place, and return the magnitudes of the pivots, on the host."""
+        key, arena = ("LU", self.n, self.fmt.name, pivots), self.triangles.arena
+        run_plan(self.device, key, lambda plan: self._eliminate(plan, pivots), arena, self._spaces)
+        facts = on_host(self._facts)
+        pivot, overflow = facts[:1].view(np.int32).tolist()
         if min(pivot, overflow) < _NEVER:
             status = Status.OVERFLOW if overflow <= pivot else Status.ZERO_PIVOT
             raise ArithmeticFailure(status, "LU factorization", self.fmt, min(pivot, overflow))
+        return facts[1:]
 
     def _eliminate(self, plan: Plan, pivots: Pivots) -> None:
         """Record all steps."""
@@ -112,6 +111,8 @@ class Elimination:
         inverted = 0 if width % BLOCK else (n - 1) // width * width
         invert_blocks(plan, self.triangles, False, inverted, n)
         invert_blocks(plan, self.triangles, True, 0, n)
+        args = self.a, self.ld, n, address(self._facts, 1)
+        self._launch("sizes_of_diagonal", -(-n // 256), 256, *args)
 
     def _outer_panel(self, first: int, end: int, pivots: Pivots) -> None:
         """Factorize the columns from first to end."""

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from roundwise.backends.arrays import on_host
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.cuda.device import Device, storage_type
 from roundwise.backends.cuda.elimination import Elimination, Pivots
@@ -54,8 +55,8 @@ def factorize(
         butterflies = _mixed(device, A, scale, work, seed)
     else:
         device.xp.multiply(A, scale, out=a, casting="unsafe")
-    work.run(PIVOTS[pivoting])
-    return Packed(work.triangles, fmt, flipped, scale, butterflies)
+    pivots = work.run(PIVOTS[pivoting])
+    return Packed(work.triangles, fmt, flipped, scale, butterflies, pivots)
 
 
 def moderating_scale(device: Device, A: Any, fmt: FloatFormat) -> float:
@@ -90,6 +91,14 @@ class Packed:
     flipped: bool = False
     scale: float = 1.0  # the factors are those of scale A
     butterflies: tuple[Any, Any] | None = None
+    pivots: Any = None
+    """The magnitudes of U's diagonal, on the host; None of a Cholesky factorization."""
+
+    @property
+    def diagonal(self) -> Any:
+        """The magnitudes of U's diagonal, on the host, read now."""
+        diagonal = self.device.xp.diagonal(self.triangles.lu[:, : self.n])
+        return on_host(abs(diagonal).astype(np.float64))
 
     @property
     def device(self) -> Device:
@@ -99,38 +108,31 @@ class Packed:
     def n(self) -> int:
         return self.triangles.n
 
-    @property
-    def pivots(self) -> Any:
-        """The magnitudes of U's diagonal."""
-        xp = self.device.xp
-        return xp.abs(xp.diagonal(self.triangles.lu[:, : self.n])).astype(np.float64)
-
     def solve(self, B: Any, dtype: Any = np.float64, transpose: bool = False) -> Any:
         """``A X = B`` by substitution, computed in `dtype`, for a vector or a block of columns."""
         transposed = transpose != self.flipped
-        substitute = DeviceSubstitution(self.triangles, dtype, transposed)
-        X = self.device.xp.empty(B.shape, dtype=dtype, order="F")
-        for j in np.ndindex(B.shape[1:]):
-            column = B[(slice(None), *j)]
-            b = self.device.xp.multiply(column, self.scale).astype(dtype, copy=False)
-            self._mix(b, transposed, before=True)
-            x = substitute(b)
-            self._mix(x, transposed, before=False)
-            X[(slice(None), *j)] = x
-        return X
+        B = self.device.xp.multiply(B, self.scale).astype(dtype, copy=False)
+        B = self._mix(B, transposed, before=True)
+        X = DeviceSubstitution(self.triangles, dtype, transposed)(B)
+        return self._mix(X, transposed, before=False)
 
-    def _mix(self, x: Any, transposed: bool, before: bool) -> None:
+    def _mix(self, X: Any, transposed: bool, before: bool) -> Any:
         """The butterflies: U' b before, V y after; the other way round for the transpose."""
         if self.butterflies is None:
-            return
-        diagonal = self.butterflies[0 if before != transposed else 1]
-        grid = max(1, -(-(self.n // 4) // 256)), 1
-        args = x, self.n, self.n, diagonal, int(before)
-        self.device.launch("butterfly", "butterfly", grid, 256, args, x.dtype.type)
+            return X
+        xp, diagonal = self.device.xp, self.butterflies[0 if before != transposed else 1]
+        X = xp.array(X, order="F")
+        columns = 1 if X.ndim == 1 else X.shape[1]
+        args = X, self.n, self.n, diagonal, int(before)
+        grid = max(1, -(-(self.n // 4) // 256)), columns
+        self.device.launch("butterfly", "butterfly", grid, 256, args, X.dtype.type)
+        return X
 
     def dense(self) -> tuple[Any, Any, Any]:
         """L, U and the order of the rows, in float64."""
         xp, lu = self.device.xp, self.triangles.lu[:, : self.n].astype(np.float64)
+        if self.triangles.is_symmetric:
+            return xp.triu(lu).T, xp.triu(lu), self.triangles.order
         return xp.tril(lu, -1) + xp.eye(self.n), xp.triu(lu), self.triangles.order
 
 
@@ -140,7 +142,7 @@ class PartialFactors:
     def __init__(self, device: Device, A: Any, fmt: FloatFormat) -> None:
         self.device, self.fmt, self.n = device, fmt, len(A)
         self.lu, self.swaps = device.lu_factor(A.astype(storage_type(fmt), copy=False))
-        self.pivots = device.xp.abs(device.xp.diagonal(self.lu)).astype(np.float64)
+        self.pivots = on_host(device.xp.abs(device.xp.diagonal(self.lu)).astype(np.float64))
         column, smallest = (int(self.pivots.argmin()), float(self.pivots.min()))
         if smallest == 0:
             raise ArithmeticFailure(Status.ZERO_PIVOT, "LU factorization", fmt, column)

@@ -7,26 +7,27 @@ stay as they are stored, whatever format they are applied in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from roundwise._forking import cached_property
-from roundwise.backends.arrays import on_host
+from roundwise.backends.arrays import norms_of_blocks
 from roundwise.backends.checks import require_square
 from roundwise.backends.contract import (
     Analysis,
     ArithmeticFailure,
+    AtOnce,
     Factors,
     Matrix,
     Status,
     UnsupportedFormat,
     Vector,
 )
-from roundwise.backends.cuda import cholesky, lu
+from roundwise.backends.cuda import cholesky, lu, residual
 from roundwise.backends.cuda.device import Device
 from roundwise.backends.cuda.products import computed_in, is_rounded, rounded, rounded_matrix
+from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat, get_format
 
 PIVOTING = {
@@ -37,6 +38,11 @@ PIVOTING = {
     "lu/diagonal": "diagonal",
 }
 """The ways to pivot, by the name of the method (see `lu`)."""
+
+_GIVEN, _MODERATE = 40, 500  # powers of two: of right-hand sides as solves scale them, of residuals
+
+CHOLESKY = "cholesky", "cholesky/panels"
+"""cuSOLVER's, and that by panels in the formats of 16-bit units (see `cholesky`)."""
 
 
 class CudaMatrix(Matrix):
@@ -84,7 +90,7 @@ class CudaMatrix(Matrix):
         return CudaFactors(self._made(method), self.fmt, method)
 
     def _made(self, method: str) -> Any:
-        if method == "cholesky":
+        if method in CHOLESKY:
             return cholesky.factorize(self._device, self._given, self.fmt)
         if method == "qr":
             return OrthogonalFactors(self._device, self._given)
@@ -128,11 +134,10 @@ class CudaFactors(Factors):
     ) -> None:
         n = packed.n
         self.fmt, self.method, self.shape = fmt, method, (n, n)
-        self.entries = n * (n + 1) // 2 if method == "cholesky" else n * n
-        self.flops = {"cholesky": 1 / 3, "qr": 4 / 3}.get(method, 2 / 3) * n**3
+        self.entries = n * (n + 1) // 2 if method in CHOLESKY else n * n
+        self.flops = (1 / 3 if method in CHOLESKY else 4 / 3 if method == "qr" else 2 / 3) * n**3
         self._packed = packed
         self._applied = (FP64 if fmt == FP64 else FP32) if applied is None else applied
-        self._solving = Lock()  # a solve uses vectors that belong to the factors
 
     @property
     def perm(self) -> Any:  # type: ignore[override]
@@ -148,13 +153,12 @@ class CudaFactors(Factors):
 
     @cached_property
     def pivots(self) -> Vector | None:
-        return None if self.method == "cholesky" else self._packed.pivots
+        return None if self.method in CHOLESKY else self._packed.pivots
 
     @cached_property
     def diagonal(self) -> Any:
-        """That of Cholesky's L, whose squares are what is kept."""
-        squares = getattr(self._packed, "pivots", None) if self.method == "cholesky" else None
-        return None if squares is None else np.sqrt(on_host(squares))
+        """That of Cholesky's L."""
+        return getattr(self._packed, "diagonal", None) if self.method in CHOLESKY else None
 
     def to(self, fmt: FloatFormat) -> CudaFactors:
         return CudaFactors(self._packed, fmt, self.method, applied=fmt)
@@ -166,13 +170,77 @@ class CudaFactors(Factors):
         """
         xp, fmt = self._packed.device.xp, self._applied
         operand = rounded(xp, xp.asarray(b), fmt)
-        with self._solving:
-            x = self._packed.solve(operand, computed_in(fmt), transpose=transpose)
+        x = self._packed.solve(operand, computed_in(fmt), transpose=transpose)
         if is_rounded(fmt):
             x = rounded(xp, x, fmt)
         if isinstance(b, np.ndarray) and not bool(xp.isfinite(x).all()):
             raise ArithmeticFailure(Status.OVERFLOW, "triangular solve", fmt)
         return x.astype(np.float64, copy=False)
+
+    def refined(
+        self,
+        A: Matrix,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        transpose: bool = False,
+    ) -> AtOnce | None:
+        """As the contract says, with one read-back for each correction.
+
+        All columns are corrected as long as one is not good enough. None also where the numbers
+        of columns are so small or large that they must be scaled with care.
+        """
+        if not isinstance(A, CudaMatrix) or A.fmt != FP64 or 0 in B.shape or B.ndim != 2:
+            return None
+        xp, several = A._device.xp, B.shape[1] > 1
+        X, before, largest = self.solve(B, transpose), np.ones(B.shape[1]), 0.0
+        corrected, history = B, list[float]()
+        for step in range(most_steps + 1):
+            # A product is faster than a residual with known error, and good enough to correct by.
+            R = B - A.array @ X if several else self._residual(A, X, B)
+            z_norms, x_norms, r_norms = norms_of_blocks([corrected, X, R])
+            if step == 0:
+                b_norms = z_norms
+                if not (are_moderate(b_norms, _GIVEN) and (b_norms > 0).all()):
+                    return None
+            if not (np.isfinite(x_norms).all() and (x_norms > 0).all()):
+                return None
+            divisor = norm * x_norms + b_norms
+            if several and (r_norms <= target * divisor).all():
+                R = self._residual(A, X, B)
+                (r_norms,) = norms_of_blocks([R])
+            errors = r_norms / divisor
+            if step > 0:
+                sizes = z_norms / x_norms
+                history.append(float(sizes.max()))
+                largest = max(largest, history[-1])
+                if not (errors <= target).all() and not (2 * sizes <= before).all():
+                    return None
+                before = sizes
+            if (errors <= target).all():
+                stretch = float((norm * x_norms / b_norms).max())
+                return AtOnce(X, R, errors, float(errors.max()), largest, stretch, history)
+            if not are_moderate(r_norms, _MODERATE):
+                return None
+            history.append(float(errors.max()))
+            scale = np.ldexp(1.0, -np.frexp(r_norms)[1])
+            up, down = (
+                xp.asarray(s)[None, :] if several else float(s[0]) for s in (scale, 1 / scale)
+            )
+            corrected = self.solve(R * up, transpose) * down
+            X = X + corrected
+        return None
+
+    @staticmethod
+    def _residual(A: CudaMatrix, X: Vector, B: Vector) -> Vector:
+        """``B - A X`` with the error that `CudaBackend.residual_error` says."""
+        return residual.residual(A._device, A.array, X, B, exact.block_for(len(B)))
+
+
+def are_moderate(norms: Any, most: int) -> bool:
+    """Whether they are finite, and powers of two up to that."""
+    return bool(np.isfinite(norms).all() and (abs(np.frexp(norms)[1]) <= most).all())
 
 
 class OrthogonalFactors:

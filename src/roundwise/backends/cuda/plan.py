@@ -1,9 +1,12 @@
-"""A list of launches and products that is run as one CUDA graph.
+"""Launches and products in a fixed order: run one by one at first, later as one CUDA graph.
 
 Launching a kernel through CuPy takes longer than many of ours run, most of it to pack arguments.
-A plan packs them once. All memory that it works in is one array, the arena; where an argument is
-an address in it, it moves with the arena. For each place of the arena the plan is recorded as a
-graph: CuPy's pool gives the same memory again and again.
+A plan packs them once. The first run of a plan launches while it records, so that a new size costs
+no more than its launches. From the run after `DIRECT_RUNS` others on, a graph is launched.
+
+All memory that a plan works in is one array, the arena; where an argument is an address in it, it
+moves with the arena. A graph belongs to one place of the arena: CuPy's pool gives the same memory
+again and again.
 """
 
 from __future__ import annotations
@@ -25,59 +28,94 @@ SHARE = 0.9
 """Of the processors, for the products of the caller's stream while the second stream is at work.
 cuBLAS would take all of them, and the small kernels of the second stream would wait."""
 
-MOST_PLANS, MOST_GRAPHS = 32, 16
-_RECORDING = threading.Lock()  # of graphs: the handles of cuBLAS are shared
-_KEEPING = threading.Lock()  # of plans: held for a look-up, never while one is recorded
-_PLANS: dict[Any, Plan] = {}
+DIRECT_RUNS = 2
+"""Runs at one place of memory before a graph is recorded there. A price: recording takes about as
+long as a graph saves in two runs (``python benchmarks/bench_gpu.py --plans``)."""
+
+MOST_ITEMS = 50_000
+"""Launches and products that plans and their graphs may hold, all together. A taste: about the
+graphs of 60 systems with 4096 unknowns, or of 10 with 32 768."""
+
+MOST_GRAPHS = 16
+"""Of one plan: as many threads may solve systems of one size. A taste."""
+
+_CHUNK = 4096  # numbers: arguments are packed in arrays of that length
+_HANDLES = threading.Lock()  # cuBLAS's handles are shared: one thread enqueues or records at a time
+_KEEPING = threading.Lock()  # of plans: held for a look-up, never while one is run
+_PLANS: dict[tuple[Device, Any], Plan] = {}  # the least recently used one is the first
 
 
-def kept_plan(
+def run_plan(
     device: Device, key: Any, record: Callable[[Plan], None], arena: Any, spaces: Any = None
-) -> Plan:
-    """The plan of that name; what ``record(plan)`` adds to it must depend on the name alone.
+) -> None:
+    """Run what ``record(plan)`` adds to a plan, which must depend on the key alone.
 
-    `spaces` is the part of the arena that cuBLAS works in, for both streams, if there are products.
-    The plan that was not used for the longest time goes when there are too many.
+    The current stream goes on when all of it is done. `spaces` is the part of the arena that cuBLAS
+    works in, for both streams, if there are products.
     """
-    key = device.number, key
     with _KEEPING:
-        plan = _PLANS.pop(key, None)
+        plan = _PLANS.pop((device, key), None)
         if plan is not None:
-            _PLANS[key] = plan  # the last one used is the last to go
-            return plan
-    # Threads may record the same plan at the same time: each has a recorder of its own.
-    plan = Plan(device, arena)
-    record(plan)
-    plan.space = 0 if spaces is None else address(spaces) - address(arena)
-    plan.finished()
+            _PLANS[device, key] = plan
+    if plan is not None:
+        has_grown = plan.run(arena)
+    else:
+        # Threads may record the same plan at the same time: each has a recorder of its own.
+        plan, has_grown = Plan(device, arena, spaces), True
+        plan.first_run(record)
+    if has_grown:
+        with _KEEPING:
+            _PLANS.setdefault((device, key), plan)
+            while len(_PLANS) > 1 and sum(plan.size for plan in _PLANS.values()) > MOST_ITEMS:
+                del _PLANS[next(iter(_PLANS))]
+
+
+def held() -> tuple[int, int, int]:
+    """How many plans are kept, how many graphs they have, and how many items all of these hold."""
     with _KEEPING:
-        plan = _PLANS.setdefault(key, plan)
-        while len(_PLANS) > MOST_PLANS:
-            del _PLANS[next(iter(_PLANS))]
-    return plan
+        plans = list(_PLANS.values())
+    return len(plans), sum(plan.graphs for plan in plans), sum(plan.size for plan in plans)
 
 
 class Plan:
-    """Launches and products that are recorded first, then run for any arena of the same size.
+    """Launches and products that can be run again for any arena of the same size.
 
-    `launch` and `gemm` take what a `Device`'s take, but nothing runs until `run`. Only the thread
-    that made it records into it: what others launch meanwhile goes to their own streams.
+    `launch` and `gemm` take what a `Device`'s take. Only the thread that made the plan adds to it,
+    in `first_run`: what others launch meanwhile goes to their own streams.
     """
 
-    def __init__(self, device: Device, arena: Any) -> None:
+    def __init__(self, device: Device, arena: Any, spaces: Any = None) -> None:
         self._device, self._start, self._size = device, address(arena), arena.nbytes
+        self._space = 0 if spaces is None else address(spaces) - self._start
+        self._space_size = 0 if spaces is None else spaces.nbytes // 2
         self._items: list[tuple[str, int, Any]] = []  # kind, stream, what
-        self._values: Any = []  # of all arguments of kernels; later an array
+        self._values: list[Any] = []  # arrays of the arguments of kernels
+        self._places: list[Any] = []  # arrays of their addresses
+        self._used = _CHUNK  # numbers of the last array
         self._signals: dict[Any, int] = {}
-        self._events: list[Any] = []
-        self._graphs: dict[int, Any] = {}  # by the arena's address
+        self._graphs: dict[int, Any] = {}  # by the arena's address; least recently used first
+        self._runs: dict[int, int] = {}  # at a place without a graph
         self._stream = 0  # while recording: 1 is the second one
-        self.space = 0  # where cuBLAS may work, behind the arena's start
+        self._has_products = False
         self._lock = threading.Lock()
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs it has."""
+        return len(self._graphs)
+
+    @property
+    def size(self) -> int:
+        """How many launches, products and signals it holds, those of its graphs included."""
+        return len(self._items) * (1 + len(self._graphs))
 
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Within it, what is added runs on a second stream, beside the caller's."""
+        if "start" not in self._signals:
+            self.signal("start")
+            self._stream = 1
+            self._add("fork", self._signals["start"])
         self._stream = 1
         try:
             yield
@@ -97,134 +135,174 @@ class Plan:
         """Add a kernel, as `Device.launch` runs it."""
         function = self._device.kernel(source, kernel, real, stored)
         blocks = ((grid,) if isinstance(grid, int) else grid) + (1, 1)
-        what = (_handle(function), *blocks[:3], block, 1, 1, 0, len(self._values))
-        self._items.append(("launch", self._stream, what))
-        self._values.extend(a if isinstance(a, int) else address(a) for a in args)
+        self._add("launch", (_handle(function), *blocks[:3], block, 1, 1, 0, self._packed(args)))
 
     def gemm(self, *args: Any, **kwargs: Any) -> None:
         """Add a product, as `Device.gemm` runs it; its handle is that of who runs the plan."""
         name, rest = self._device.product(*args, **kwargs)
         if name:
-            self._items.append(("product", self._stream, (name, rest)))
+            self._has_products = True
+            self._add("product", (name, rest))
 
     def signal(self, name: Any) -> None:
         """Note that all so far on this stream is done."""
         self._signals[name] = len(self._signals)
-        self._items.append(("signal", self._stream, self._signals[name]))
+        self._add("signal", self._signals[name])
 
     def await_signal(self, name: Any) -> None:
         """Let this stream wait for a signal; for one that never comes, not at all."""
         if name in self._signals:
-            self._items.append(("wait", self._stream, self._signals[name]))
+            self._add("wait", self._signals[name])
 
-    def finished(self) -> None:
-        """Pack the arguments: a kernel is given the addresses of its arguments' values."""
-        self._values = np.array(self._values, dtype=np.int64)
-        self._moving = self._is_inside(self._values)
-        self._places = self._values.ctypes.data + 8 * np.arange(len(self._values), dtype=np.uintp)
-        where = int(self._places.ctypes.data)
-        self._items = [
-            (kind, stream, (*what[:-1], where + 8 * what[-1]) if kind == "launch" else what)
-            for kind, stream, what in self._items
+    def first_run(self, record: Callable[[Plan], None]) -> None:
+        """Record the plan, and launch on the current stream what is recorded."""
+        with self._lock, self._enqueued() as self._enqueue:
+            record(self)
+            if "start" in self._signals:
+                with self.aside():
+                    self.signal("end")
+                self.await_signal("end")
+        self._moving = [self._is_inside(values) for values in self._values]
+        self._runs[self._start] = 1
+
+    def run(self, arena: Any) -> bool:
+        """Launch everything; the current stream goes on when all of it is done.
+
+        Returns whether a graph was recorded.
+        """
+        with self._lock:
+            place = address(arena)
+            graph = self._graphs.pop(place, None)
+            is_new = graph is None and self._is_worth_a_graph(place)
+            if graph is None and place != self._start:
+                self._move(place - self._start)
+            if is_new:
+                graph = self._graph()
+            if graph is not None:
+                self._graphs[place] = graph
+                graph.launch(self._device.xp.cuda.get_current_stream())
+            else:
+                with self._enqueued() as enqueue:
+                    for item in self._items:
+                        enqueue(*item)
+            for kept in (self._graphs, self._runs):
+                if len(kept) > MOST_GRAPHS:
+                    del kept[next(iter(kept))]
+            return is_new
+
+    def _is_worth_a_graph(self, place: int) -> bool:
+        """Whether enough runs at this place went without; this one is counted."""
+        runs = self._runs.pop(place, 0)
+        if runs >= DIRECT_RUNS and (self._device.records_products or not self._has_products):
+            return True
+        self._runs[place] = runs + 1
+        return False
+
+    def _add(self, kind: str, what: Any) -> None:
+        item = kind, self._stream, what
+        self._items.append(item)
+        self._enqueue(*item)
+
+    def _packed(self, args: tuple[Any, ...]) -> int:
+        """Keep arguments; where a kernel finds the addresses of their values."""
+        count = len(args)
+        if self._used + count > _CHUNK:
+            values = np.zeros(_CHUNK, dtype=np.int64)
+            self._values.append(values)
+            self._places.append(values.ctypes.data + 8 * np.arange(_CHUNK, dtype=np.uintp))
+            self._used, self._first = 0, int(self._places[-1].ctypes.data)
+        start, self._used = self._used, self._used + count
+        self._values[-1][start : self._used] = [
+            a if isinstance(a, int) else address(a) for a in args
         ]
-        self._has_two_streams = any(stream for _, stream, _ in self._items)
-        self._has_products = any(kind == "product" for kind, _, _ in self._items)
-        cuda = self._device.xp.cuda
-        self._main = cuda.Stream(non_blocking=True)
-        self._aside = cuda.Stream(non_blocking=True, priority=HIGHEST_PRIORITY)
-        self._events = [cuda.Event(disable_timing=True) for _ in range(len(self._signals) + 2)]
+        return self._first + 8 * start
+
+    def _graph(self) -> Any:
+        """A CUDA graph of everything, for this place of the arena."""
+        lanes = _lanes(self._device)
+        with lanes.recorded, self._enqueued(lanes.recorded) as enqueue:
+            lanes.recorded.begin_capture()
+            try:
+                for item in self._items:
+                    enqueue(*item)
+            finally:
+                graph = lanes.recorded.end_capture()
+        return cublas.with_priorities(graph)
+
+    @contextmanager
+    def _enqueued(self, main: Any = None) -> Iterator[Callable[[str, int, Any], None]]:
+        """What puts an item on a stream, the current one and a second one, or captures it there."""
+        device, cuda, lanes = self._device, self._device.xp.cuda, _lanes(self._device)
+        caller = cuda.get_current_stream()
+        streams = caller if main is None else main, lanes.aside
+        launch, pointers = device.driver.launchKernel, [stream.ptr for stream in streams]
+        own = cublas.handles(device.number) if device.records_products and self._space else ()
+
+        def bind(i: int, processors: int) -> None:
+            if own:
+                space = self._start + self._space + i * self._space_size
+                own[i].bind(pointers[i], space, self._space_size, processors)
+
+        def enqueue(kind: str, stream: int, what: Any) -> None:
+            if kind == "launch":
+                launch(*what[:8], pointers[stream], what[8], 0)
+            elif kind == "product" and own:
+                own[stream].product(*what)
+            elif kind == "product":  # through CuPy, where cuBLAS itself cannot be reached
+                streams[stream].use()
+                getattr(device.cublas, what[0])(cuda.device.get_cublas_handle(), *what[1])
+                caller.use()
+            elif kind == "signal":
+                lanes.event(what).record(streams[stream])
+            else:
+                streams[stream].wait_event(lanes.event(what))
+                if kind == "fork":
+                    bind(0, int(SHARE * device.processors))
+
+        with _HANDLES:
+            bind(0, 0)
+            bind(1, 0)
+            yield enqueue
 
     def _is_inside(self, value: Any) -> Any:
         return (value >= self._start) & (value < self._start + self._size)
 
-    def run(self, arena: Any) -> None:
-        """Launch everything; the current stream goes on when all of it is done."""
-        with self._lock:
-            graph = self._graphs.get(address(arena))
-            if graph is None:
-                if (distance := address(arena) - self._start) != 0:
-                    self._move(distance)
-                if self._has_products and not self._device.records_products:
-                    self._run_at_once()
-                    return
-                graph = self._graph()
-            graph.launch(self._device.xp.cuda.get_current_stream())
-
-    def _graph(self) -> Any:
-        """A CUDA graph of everything, for this place of the arena."""
-        main, streams = self._main, (self._main, self._aside)
-        handles = cublas.handles(self._device.number) if self._has_products else ()
-        share = int(SHARE * self._device.processors) if self._has_two_streams else 0
-        with _RECORDING, main:
-            for i, handle in enumerate(handles):
-                space = self._start + self.space + i * cublas.SPACE
-                handle.bind(streams[i].ptr, space, 0 if i else share)
-            main.begin_capture()
-            try:
-                self._fork(main, lambda name, stream, args: handles[stream].product(name, args))
-            finally:
-                graph = cublas.with_priorities(main.end_capture())
-        self._graphs[self._start] = graph
-        while len(self._graphs) > MOST_GRAPHS:
-            self._graphs.pop(next(iter(self._graphs)))
-        return graph
-
-    def _run_at_once(self) -> None:
-        """Without a graph: through CuPy, where cuBLAS itself cannot be reached."""
-        cuda, functions = self._device.xp.cuda, self._device.cublas
-        caller, handle = cuda.get_current_stream(), cuda.device.get_cublas_handle()
-        streams = caller, self._aside
-
-        def product(name: str, stream: int, args: Any) -> None:
-            streams[stream].use()
-            getattr(functions, name)(handle, *args)
-
-        try:
-            self._fork(caller, product)
-        finally:
-            caller.use()
-
-    def _fork(self, main: Any, product: Callable[[str, int, Any], None]) -> None:
-        """Launch everything on a stream and the second one, which waits for it, and it in turn."""
-        if self._has_two_streams:
-            self._aside.wait_event(_recorded(self._events[-1], main))
-        self._launch_all((main, self._aside), product)
-        if self._has_two_streams:
-            main.wait_event(_recorded(self._events[-2], self._aside))
-
-    def _launch_all(
-        self, streams: tuple[Any, Any], product: Callable[[str, int, Any], None]
-    ) -> None:
-        launch, pointers = self._device.driver.launchKernel, [stream.ptr for stream in streams]
-        for kind, stream, what in self._items:
-            if kind == "launch":
-                launch(*what[:8], pointers[stream], what[8], 0)
-            elif kind == "product":
-                product(what[0], stream, what[1])
-            elif kind == "signal":
-                self._events[what].record(streams[stream])
-            else:
-                streams[stream].wait_event(self._events[what])
-
     def _move(self, distance: int) -> None:
-        self._values[self._moving] += distance
-
+        """Let all addresses in the arena follow it."""
+        for values, moving in zip(self._values, self._moving, strict=True):
+            values[moving] += distance
         start, end = self._start, self._start + self._size
-        self._items = [
-            item
-            if item[0] != "product"
-            else (
-                *item[:2],
-                (item[2][0], [a + distance if start <= a < end else a for a in item[2][1]]),
-            )
-            for item in self._items
-        ]
+        for i, (kind, stream, what) in enumerate(self._items):
+            if kind == "product":
+                args = [a + distance if start <= a < end else a for a in what[1]]
+                self._items[i] = kind, stream, (what[0], args)
         self._start += distance
 
 
-def _recorded(event: Any, stream: Any) -> Any:
-    event.record(stream)
-    return event
+class _Lanes:
+    """A thread's streams and events on a device."""
+
+    def __init__(self, cuda: Any) -> None:
+        self.recorded = cuda.Stream(non_blocking=True)
+        self.aside = cuda.Stream(non_blocking=True, priority=HIGHEST_PRIORITY)
+        self._cuda, self._events = cuda, []  # type: Any, list[Any]
+
+    def event(self, number: int) -> Any:
+        """An event of the plan that is enqueued."""
+        while number >= len(self._events):
+            self._events.append(self._cuda.Event(disable_timing=True))
+        return self._events[number]
+
+
+_OF_THREAD = threading.local()
+
+
+def _lanes(device: Device) -> _Lanes:
+    """Those of this thread on the device, which is current."""
+    known: dict[Device, _Lanes] = _OF_THREAD.__dict__.setdefault("lanes", {})
+    if device not in known:
+        known[device] = _Lanes(device.xp.cuda)
+    return known[device]
 
 
 def _handle(function: Any) -> int:

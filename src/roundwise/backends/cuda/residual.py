@@ -11,30 +11,42 @@ from numpy.typing import NDArray
 
 from roundwise.backends.arrays import on_host
 from roundwise.backends.cuda.device import Device, address
+from roundwise.backends.native import exact
 
 _PARTS = 64  # of the columns, where a thread has a row
+_STEP = 4  # products that a unit of tensors sums at a time
+_EXACT = "residual_exact", 64  # the kernel in twice the precision for several columns
 
 
-def residual(device: Device, A: Any, X: Any, B: Any) -> Any:
-    """``B - A X`` for blocks of float64 columns, in twice the precision and then rounded."""
+def residual(device: Device, A: Any, X: Any, B: Any, block: int = exact.EXACT) -> Any:
+    """``B - A X`` for blocks of float64 columns, rounded at the end.
+
+    The error is at most what `exact.error_of` says of n and the block. Several columns are one
+    kernel, which sums blocks of products as docs/accuracy.md has it; one column is always computed
+    in twice the precision: its kernel waits for memory anyway.
+    """
     xp, n = device.xp, len(A)
+    columns = 1 if X.ndim == 1 else X.shape[1]
     R = xp.empty(B.shape, dtype=np.float64, order="F")
-    columns = (
-        [(X, B, R)] if X.ndim == 1 else [(X[:, j], B[:, j], R[:, j]) for j in range(X.shape[1])]
-    )
+    if columns > 1:
+        group = block // _STEP * _STEP
+        side = 64 if group and columns > 32 else 32
+        sizes = (n, columns, group) if group else (n, columns)
+        kernel, threads = (f"residual_groups_{side}", side**2 // 32) if group else _EXACT
+        args = *_steps(A), *sizes, *_steps(X), *_steps(B), *_steps(R)
+        grid = -(-n // side), -(-columns // side)
+        device.launch("twofold+columns", kernel, grid, threads, args, np.float64, A.dtype.type)
+        return R
     by_rows, ld = _layout(A)
-    width = -(-n // _PARTS)
-    for x, b, r in columns:
-        x, b = xp.ascontiguousarray(x), xp.ascontiguousarray(b)
-        if by_rows:
-            args = A, ld, n, x, b, r
-            _launch(device, "residual_rows", -(-n // 8), 256, args, A)
-            continue
-        partial = xp.empty((_PARTS, n, 2))
-        grid = -(-n // 128)
-        _launch(device, "residual_columns", (grid, _PARTS), 128, (A, ld, n, width, x, partial), A)
-        _launch(device, "residual_finish", grid, 128, (n, _PARTS, partial, b, r), A)
-    return R
+    x, b, r = (xp.ascontiguousarray(M.reshape(-1)) for M in (X, B, R))
+    if by_rows:
+        _launch(device, "residual_rows", -(-n // 8), 256, (A, ld, n, x, b, r), A)
+    else:
+        width = -(-n // _PARTS)
+        partial, blocks = xp.empty((_PARTS, n, 2)), -(-n // 128)
+        _launch(device, "residual_columns", (blocks, _PARTS), 128, (A, ld, n, width, x, partial), A)
+        _launch(device, "residual_finish", blocks, 128, (n, _PARTS, partial, b, r), A)
+    return r.reshape(B.shape)
 
 
 def row_sums(device: Device, A: Any) -> tuple[float, float]:
@@ -58,15 +70,21 @@ def row_sums(device: Device, A: Any) -> tuple[float, float]:
     return norm, math.inf if math.isnan(most) else most
 
 
+def _steps(M: Any) -> tuple[Any, int, int]:
+    """A matrix, and the distances of its rows and columns."""
+    down, across = (step // M.itemsize for step in M.strides)
+    return M, down, across
+
+
 def _layout(A: Any) -> tuple[bool, int]:
     """Whether rows are contiguous (columns otherwise), and the distance of two."""
-    down, across = (step // A.itemsize for step in A.strides)
+    _, down, across = _steps(A)
     by_rows = across == 1 or A.shape[1] == 1
     return by_rows, down if by_rows else across
 
 
 def _launch(device: Device, kernel: str, grid: Any, block: int, args: Any, A: Any) -> None:
-    device.launch("exact", kernel, grid, block, args, np.float64, A.dtype.type)
+    device.launch("twofold+exact", kernel, grid, block, args, np.float64, A.dtype.type)
 
 
 def probe_rows(device: Device, A: Any, count: int) -> NDArray[np.float64]:

@@ -7,13 +7,16 @@ with an inverted block and one with what lies beside it. All of them are one pla
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from roundwise.backends.cuda.device import Device, address
-from roundwise.backends.cuda.plan import Plan, kept_plan
+from roundwise.backends.cuda.plan import Plan, run_plan
 from roundwise.backends.cuda.products import plain
 
 _TILE = 64  # W in kernels/lu.cu
@@ -24,7 +27,8 @@ BLOCK = 256  # unknowns that a step of substitution solves for
 
 @dataclass(eq=False)
 class Triangles:
-    """``L U`` in one array; everything in one piece of memory, so that plans fit all of a size."""
+    """``L U`` in one array, or ``U' U``; everything in one piece of memory, so that plans fit all
+    of a size."""
 
     device: Device
     n: int
@@ -36,6 +40,26 @@ class Triangles:
     inverse_U: Any
     room: Any
     vectors: dict[Any, tuple[Any, Any]]  # two of each type, to solve in
+    is_symmetric: bool = False  # U' U, rows in their order; what is below the diagonal is not read
+
+    def __post_init__(self) -> None:
+        self._solving, self._solved = threading.Lock(), None  # type: Any, Any
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """The vectors, for one solve at a time: also on the device, whatever streams solves are on.
+
+        So threads may share factors.
+        """
+        cuda = self.device.xp.cuda
+        with self._solving:
+            stream = cuda.get_current_stream()
+            if self._solved is None:
+                self._solved = cuda.Event(disable_timing=True)
+            else:
+                stream.wait_event(self._solved)
+            yield
+            self._solved.record(stream)
 
     @property
     def ld(self) -> int:
@@ -44,7 +68,12 @@ class Triangles:
 
     @classmethod
     def allocate(
-        cls, device: Device, n: int, real: Any, **more: tuple[tuple[int, ...], Any]
+        cls,
+        device: Device,
+        n: int,
+        real: Any,
+        is_symmetric: bool = False,
+        **more: tuple[tuple[int, ...], Any],
     ) -> tuple[Triangles, dict[str, Any]]:
         """Room for factors of n unknowns, and for more arrays, given by shape and type.
 
@@ -68,7 +97,8 @@ class Triangles:
         }
         names = ("lu", "order", "inverse_L", "inverse_U", "room")
         own = {name: arrays.pop(name) for name in names}
-        return cls(device, n, real, arena, vectors=of_type, **own), arrays
+        made = cls(device, n, real, arena, vectors=of_type, is_symmetric=is_symmetric, **own)
+        return made, arrays
 
     def prepare(self, on: Device | Plan, status: Any = None) -> None:
         """Put the rows in their order, and clear the inverses and the numbers of a status."""
@@ -145,62 +175,130 @@ def _combine(
     gemm((height, width, height), before, held, result, -1.0, 0.0, kind, batch=steps)
 
 
+class Half(NamedTuple):
+    """One of the two triangular solves of a substitution."""
+
+    upper: bool  # the triangle that is stored there
+    transposed: bool  # whether it is its transpose that is solved with
+    forward: bool  # from the first unknown to the last
+
+
+_PLAIN = Half(False, False, True), Half(True, False, False)
+_TRANSPOSED = Half(True, True, True), Half(False, True, False)
+_SYMMETRIC = Half(True, True, True), Half(True, False, False)
+
+
 class DeviceSubstitution:
-    """``L U x = b``, or ``(L U)' x = b``, in a type of numbers, one right-hand side at a time."""
+    """``L U X = B``, or ``(L U)' X = B``, in a type of numbers.
+
+    A vector is solved for by kernels that read each number of the factors once. For a block of
+    columns all steps are products.
+    """
 
     def __init__(self, triangles: Triangles, dtype: Any, transposed: bool) -> None:
-        self._triangles, self._transposed, self._dtype = triangles, transposed, np.dtype(dtype)
+        self._triangles, self._dtype = triangles, np.dtype(dtype)
+        order = triangles.order
+        if triangles.is_symmetric:
+            self._halves, self._before, self._after = _SYMMETRIC, None, None
+        elif transposed:
+            self._halves, self._before, self._after = _TRANSPOSED, None, order
+        else:
+            self._halves, self._before, self._after = _PLAIN, order, None
 
-    def __call__(self, b: Any) -> Any:
+    def __call__(self, B: Any) -> Any:
+        """X; B is a vector, or a block of columns, which is overwritten."""
+        if B.ndim == 2 and B.shape[1] > 1:
+            return self._block(B)
+        return self._vector(B.reshape(-1)).reshape(B.shape)
+
+    def _vector(self, b: Any) -> Any:
+        with self._triangles.lent():
+            return self._in_vectors(b)
+
+    def _in_vectors(self, b: Any) -> Any:
         triangles = self._triangles
         right, _ = triangles.vectors[self._dtype]
-        if self._transposed:
-            right[:] = b
-        else:
-            self._reordered("gather", triangles.device.xp.ascontiguousarray(b), right)
-        key = "substitution", triangles.n, triangles.real, self._dtype, self._transposed
-        plan = kept_plan(triangles.device, key, self._steps, triangles.arena)
-        plan.run(triangles.arena)
+        b = triangles.device.xp.ascontiguousarray(b)
+        self._reordered(None if self._before is None else "gather", b, right)
+        key = "substitution", triangles.n, triangles.real, self._dtype, self._halves
+        run_plan(triangles.device, key, self._steps, triangles.arena)
         x = triangles.device.xp.empty_like(right)
-        if self._transposed:
-            self._reordered("scatter", right, x)
-        else:
-            x[:] = right
+        self._reordered(None if self._after is None else "scatter", right, x)
         return x
 
-    def _reordered(self, kernel: str, x: Any, out: Any) -> None:
+    def _block(self, B: Any) -> Any:
+        """In memory of its own, by products in the type of the factors; nothing is recorded."""
+        triangles, xp = self._triangles, self._triangles.device.xp
+        real, columns, gemm = triangles.real, B.shape[1], triangles.device.gemm
+        right = xp.ascontiguousarray(B if self._before is None else B[self._before], dtype=real)
+        solved, kind = xp.empty_like(right), plain(real)
+
+        def step(half: Half, start: int, r: Any, y: Any) -> None:
+            size, end, beside = self._beside(start, half.forward)
+            known, rest = (address(y, start), columns), (address(r, beside), columns)
+            turned = {"transpose_A": half.transposed}
+            inverse = address(self._inverse(half), start), BLOCK
+            right_of = address(r, start), columns
+            gemm((size, columns, size), inverse, right_of, known, 1.0, 0.0, kind, **turned)
+            place = (start, beside) if half.transposed else (beside, start)
+            matrix, shape = (address(triangles.lu, *place), triangles.ld), (end - beside, columns)
+            gemm((*shape, size), matrix, known, rest, -1.0, 1.0, kind, **turned)
+
+        self._both(step, right, solved)
+        X = right
+        if self._after is not None:
+            X = xp.empty_like(right)
+            X[self._after] = right
+        return X.astype(self._dtype, copy=False)
+
+    def _reordered(self, kernel: str | None, x: Any, out: Any) -> None:
+        """A copy, its numbers in another order if a kernel says in which."""
+        if kernel is None:
+            out[:] = x
+            return
         n, order = self._triangles.n, self._triangles.order
         self._launch(self._triangles.device, kernel, -(-n // 256), 256, x, order, out, n)
 
     def _steps(self, plan: Plan) -> None:
-        """Both triangular solves, from the first vector into the second one, and back."""
-        triangles = self._triangles
-        lower, upper = triangles.inverse_L, triangles.inverse_U
-        first, second = (upper, lower) if self._transposed else (lower, upper)
-        right, solved = triangles.vectors[self._dtype]
-        blocks = range(0, triangles.n, BLOCK)
-        for start in blocks:
-            self._step(plan, start, first, right, solved, forward=True)
-        for start in reversed(blocks):
-            self._step(plan, start, second, solved, right, forward=False)
+        """Both triangular solves of a vector, in the memory of the factors."""
 
-    def _step(self, plan: Plan, start: int, inverse: Any, r: Any, y: Any, forward: bool) -> None:
-        """``y_s = inverse_s r_s``, then subtract its product with what is below, or above."""
-        n, lu, ld = self._triangles.n, self._triangles.lu, self._triangles.ld
+        def step(half: Half, start: int, r: Any, y: Any) -> None:
+            size, end, beside = self._beside(start, half.forward)
+            block, solved = (address(self._inverse(half), start), BLOCK), address(y, start)
+            self._product(plan, half, block, (size, size), address(r, start), solved, 0)
+            if end > beside:
+                place, shape = (beside, start), (end - beside, size)
+                if half.transposed:
+                    place, shape = place[::-1], shape[::-1]
+                matrix = address(self._triangles.lu, *place), self._triangles.ld
+                self._product(plan, half, matrix, shape, solved, address(r, beside), 1)
+
+        self._both(step, *self._triangles.vectors[self._dtype])
+
+    def _both(self, step: Callable[[Half, int, Any, Any], None], right: Any, solved: Any) -> None:
+        """All steps of both triangular solves, from the first array into the second, and back.
+
+        A step is ``y_s = inverse_s r_s``, then r minus its product with what is below, or above.
+        """
+        blocks = range(0, self._triangles.n, BLOCK)
+        for half in self._halves:
+            for start in blocks if half.forward else reversed(blocks):
+                step(half, start, right, solved)
+            right, solved = solved, right
+
+    def _inverse(self, half: Half) -> Any:
+        return self._triangles.inverse_U if half.upper else self._triangles.inverse_L
+
+    def _beside(self, start: int, forward: bool) -> tuple[int, int, int]:
+        """The size of a block; the end and the beginning of the unknowns after it, or before it."""
+        n = self._triangles.n
         size = min(BLOCK, n - start)
-        solved = address(y, start)
-        self._product(
-            plan, (address(inverse, start), BLOCK), (size, size), address(r, start), solved, 0
-        )
-        begin, end = (start + size, n) if forward else (0, start)
-        if end > begin:
-            place = (start, begin) if self._transposed else (begin, start)
-            shape = (size, end - begin) if self._transposed else (end - begin, size)
-            self._product(plan, (address(lu, *place), ld), shape, solved, address(r, begin), 1)
+        return (size, n, start + size) if forward else (size, start, 0)
 
     def _product(
         self,
         plan: Plan,
+        half: Half,
         matrix: tuple[int, int],
         shape: tuple[int, int],
         x: int,
@@ -208,7 +306,7 @@ class DeviceSubstitution:
         subtracts: int,
     ) -> None:
         args = *matrix, *shape, x, y, subtracts
-        if self._transposed:
+        if half.transposed:
             self._launch(plan, "columns_times", -(-shape[1] // 32), 128, *args)
         else:
             self._launch(plan, "rows_times", min(-(-shape[0] // 8), 4096), 256, *args)

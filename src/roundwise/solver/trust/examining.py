@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from roundwise._forking import cached_property
 from roundwise.algorithms.accuracy import default_tolerance, lost_pivots
 from roundwise.algorithms.conditioning import LOST, RESOLVED, Conditioning
-from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product, norms_of
+from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product
 from roundwise.backends import ArithmeticFailure, Factors
 from roundwise.backends.arrays import is_sparse, on_host
 from roundwise.backends.native import exact
@@ -206,7 +206,8 @@ class Examiner:
         """
         matrix, factors = self._matrix, answer.factors
         assert factors is not None
-        x_norms, b_norms = norms_of(matrix, answer.X, answer.columns.B)
+        x_norms, columns = matrix.solution_norms(answer.X), answer.columns
+        b_norms = columns.norms if matrix.has_plain_norms else matrix.residual_norms(columns.B)
         stretched = bool((SUSPICIOUS * matrix.norm * x_norms > b_norms).any())
         if self.is_harmless(factors, stretched, largest):
             return UNEXAMINED

@@ -1,25 +1,5 @@
 // Residuals in double-double (about 106 bits), rounded to double at the end; norms of rows.
 
-struct Twofold {
-    double high, low;
-};
-
-__device__ __forceinline__ Twofold two_sum(double a, double b) {
-    const double s = __dadd_rn(a, b), t = __dsub_rn(s, a);
-    return {s, __dadd_rn(__dsub_rn(a, __dsub_rn(s, t)), __dsub_rn(b, t))};
-}
-
-__device__ __forceinline__ Twofold add(Twofold x, Twofold y) {
-    const Twofold s = two_sum(x.high, y.high), t = two_sum(x.low, y.low);
-    const Twofold v = two_sum(s.high, __dadd_rn(s.low, t.high));
-    return two_sum(v.high, __dadd_rn(t.low, v.low));
-}
-
-__device__ __forceinline__ Twofold times(double a, double b) {
-    const double p = __dmul_rn(a, b);
-    return {p, __fma_rn(a, b, -p)};
-}
-
 __device__ __forceinline__ Twofold shuffled(Twofold x, int step) {
     return {__shfl_xor_sync(0xffffffffu, x.high, step), __shfl_xor_sync(0xffffffffu, x.low, step)};
 }

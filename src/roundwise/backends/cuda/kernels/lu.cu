@@ -142,7 +142,8 @@ __device__ __forceinline__ bool select_phase(REAL (&r)[W], int phase, RowState& 
         if constexpr (!ON_DIAGONAL) {
             // The last 8 bits tell the thread, so that no two keys are equal.
             key = row.is_active ? (size_key(r[i]) & ~255u) + 256u - t : 0u;
-            is_proposed = key == __reduce_max_sync(ALL, key);
+            const unsigned most = __reduce_max_sync(ALL, key);
+            is_proposed = most ? key == most : t % 32 == 0;  // one thread of each warp
         }
         if (is_proposed) {
             candidates.key[side][slot] = key;
@@ -516,6 +517,13 @@ prepare(int n, int* __restrict__ order, long long count, REAL* __restrict__ inve
         if (i < failures) status[i] = 0x7fffffff;
         inverse_L[i] = inverse_U[i] = 0;
     }
+}
+
+// The magnitudes of the diagonal.
+extern "C" __global__ void __launch_bounds__(256)
+sizes_of_diagonal(const REAL* __restrict__ a, long long ld, int n, double* __restrict__ sizes) {
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    if (i < n) sizes[i] = fabs(static_cast<double>(a[i * (ld + 1)]));
 }
 
 // Copies rows, one a thread block, 16 bytes at a time: a few numbers behind the last may be copied.

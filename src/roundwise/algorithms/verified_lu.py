@@ -1,0 +1,117 @@
+"""LU of one dense matrix in FP64 by several threads, whose every answer passes the gate.
+
+What the compiled calls for small systems are to one thread (`solver/express.py`) this is to
+several: LU, then one call that substitutes, computes the residual and corrects columns that need it
+(`Factors.refined`). There are no decisions, and nothing is scaled: what is refused takes the four
+steps of a solve.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise._forking import cached_property
+from roundwise.algorithms.accuracy import (
+    holds_in_single,
+    passes,
+    rounded_errors,
+    target_of,
+    upper_bounds,
+    within,
+)
+from roundwise.backends import ArithmeticFailure, Factors, Matrix, NativeBackend
+from roundwise.backends.arrays import column_norms
+from roundwise.backends.permuted import TransposedFactors
+from roundwise.backends.real_form import OVER_ROOT_2, RealForm, complex_columns, real_columns
+from roundwise.formats import FP64
+
+MOST_STEPS = 30
+"""Corrections at most: those of `HalvingRule`."""
+
+
+class Verified(NamedTuple):
+    """An x that has passed the gate."""
+
+    x: NDArray[Any]
+    error: float  # an upper bound of the backward error of every column
+    corrections: int
+    largest: float  # of them, relative to x
+    stretch: float  # the largest ||A|| ||x|| / ||b||
+
+
+class VerifiedLU:
+    """Factors of a square float64 or complex128 matrix, which must not change."""
+
+    def __init__(self, A: NDArray[Any]) -> None:
+        self._backend, self.is_complex = NativeBackend(), A.dtype.kind == "c"
+        contiguous = A.flags.c_contiguous or (A.flags.f_contiguous and not self.is_complex)
+        A = A if contiguous and A.flags.aligned else A.copy(order="C")
+        self._form: Any = RealForm(A) if self.is_complex else A
+        self._matrix = self._backend.matrix(self._form, FP64)
+        self.factors: Factors | None = None
+        self.pivot_ratio = 0.0
+        """The smallest pivot over the largest; 0 if there are no factors."""
+        try:
+            self.factors = self._matrix.lu()
+        except ArithmeticFailure:
+            return
+        pivots = self.factors.pivots
+        assert pivots is not None
+        self.pivot_ratio = float(pivots[pivots.argmin()] / pivots[pivots.argmax()])
+
+    @cached_property
+    def _given(self) -> tuple[Matrix, float]:
+        return self._matrix, self._norm(self._form)
+
+    @cached_property
+    def _transposed(self) -> tuple[Matrix, float]:
+        form = self._form.T
+        return self._backend.matrix(form, FP64), self._norm(form)
+
+    def _norm(self, form: Any) -> float:
+        """The norm that the gate takes (docs/accuracy.md)."""
+        return self._backend.sizes(form)[0] * (OVER_ROOT_2 if self.is_complex else 1.0)
+
+    def solve(self, b: NDArray[Any], tolerance: float, trans: str = "N") -> Verified | None:
+        """x for a vector or columns b, complex if A is; None if it does not pass the gate.
+
+        A b in single precision asks for x in single precision.
+        """
+        if self.factors is None:
+            return None
+        factors, (A, norm) = self.factors, self._given
+        conjugate = self.is_complex and trans == "T"  # A' x = b says that A* conj(x) = conj(b)
+        if trans != "N":
+            factors, (A, norm) = TransposedFactors(factors), self._transposed
+        columns = real_columns(b.conj() if conjugate else b) if self.is_complex else b
+        n, is_single = len(columns), columns.dtype == np.float32
+        dtype = np.float32 if is_single else np.float64
+        unknown = self._backend.residual_error(FP64, n, False, self.is_complex)
+        target = within(target_of(tolerance, dtype, self.is_complex), n, unknown)
+        B = np.asfortranarray(columns, dtype=np.float64)
+        if not (target > 0 and math.isfinite(norm)):
+            return None
+        found = factors.refined(A, norm, B, target, MOST_STEPS)
+        if found is None:
+            return None
+        X, error = found.X.astype(dtype, copy=False), found.error
+        if is_single:
+            if not holds_in_single(column_norms(X.reshape(n, -1, order="F"))):
+                return None
+            error = rounded_errors(error, self.is_complex)
+        error = float(upper_bounds(error, n, unknown))
+        if not passes(error, tolerance):
+            return None
+        x = complex_columns(X) if self.is_complex else X
+        x = x.conj() if conjugate else x
+        return Verified(x, error, len(found.history) // 2, found.largest, found.stretch)
+
+    def discard(self) -> None:
+        """Tells that there will be no other solve."""
+        if self.factors is not None:
+            self.factors.discard()
+            self.factors = None
