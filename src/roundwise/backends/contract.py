@@ -35,16 +35,6 @@ Corrected = tuple[Vector, Vector, Vector]
 """X + Z, and the max norms of the columns of Z and of X + Z."""
 
 
-class Refinement(NamedTuple):
-    """A system in FP64 that one kernel is to refine."""
-
-    A: Matrix
-    norm: float  # A's infinity norm
-    B: Vector
-    target: float  # backward error of every column
-    most_steps: int
-
-
 class AtOnce(NamedTuple):
     """What refinement by substitution arrived at, where one compiled call did all of it."""
 
@@ -165,13 +155,21 @@ class Factors(ABC):
         """
         return None
 
-    def refined(self, asked: Refinement, transpose: bool = False) -> AtOnce | None:
+    def refined(
+        self,
+        A: Matrix,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        transpose: bool = False,
+    ) -> AtOnce | None:
         """The X for which every backward error is at most the target, if one kernel refines alone.
 
-        The system's matrix is, with `transpose`, the transpose of what was factorized. Residuals
-        and updates are those of FP64, and the stopping rule is `HalvingRule`'s, for each column by
-        itself: what is good enough is not corrected any more. None if there is no such kernel, or
-        if X does not get there.
+        A is the matrix of the system, with `transpose` the transpose of what was factorized.
+        Residuals are those of FP64 with A, whose infinity norm is given, updates are in FP64, and
+        the stopping rule is `HalvingRule`'s, for each column by itself: what is good enough is not
+        corrected any more. None if there is no such kernel, or if X does not get there.
         """
         return None
 

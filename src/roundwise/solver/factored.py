@@ -23,7 +23,7 @@ from roundwise.algorithms.accuracy import (
 from roundwise.algorithms.scaling import are_moderate
 from roundwise.backends import Analysis, ArithmeticFailure, Factors, Matrix
 from roundwise.backends.arrays import column_norms
-from roundwise.backends.contract import AtOnce, NoAnalysis, Refinement, Vector
+from roundwise.backends.contract import AtOnce, NoAnalysis, Vector
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
@@ -152,9 +152,7 @@ class Factored:
             made = perf_counter() - start
             return Tried(None, None, failure, False, made, made)
         made, A = perf_counter(), self.in_format(FP64)
-        found = factors.refined(
-            Refinement(A, matrix.norm, B, within(target, n, unknown), MOST_STEPS)
-        )
+        found = factors.refined(A, matrix.norm, B, within(target, n, unknown), MOST_STEPS)
         if found is None:
             return Tried(None, None, None, False, made - start, perf_counter() - start)
         x, error, harmless = found.X.astype(dtype, copy=False), found.error, True

@@ -20,15 +20,7 @@ from scipy.linalg import blas, lapack
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import Float64Array, checked_vector
-from roundwise.backends.contract import (
-    ArithmeticFailure,
-    AtOnce,
-    Factors,
-    Matrix,
-    Refinement,
-    Status,
-    Vector,
-)
+from roundwise.backends.contract import ArithmeticFailure, AtOnce, Factors, Matrix, Status, Vector
 from roundwise.backends.engines.opaque import HiddenFactors, OpaqueFactors
 from roundwise.backends.native.dense import (
     GETRF,
@@ -249,15 +241,22 @@ class PlanarLU(HiddenFactors):
     def to(self, fmt: FloatFormat) -> PlanarLU:
         return self if fmt == self.fmt else PlanarLU(fmt, self._packed, self._rows)
 
-    def refined(self, asked: Refinement, transpose: bool = False) -> AtOnce | None:
-        A, B = asked.A, asked.B
+    def refined(
+        self,
+        A: Matrix,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        transpose: bool = False,
+    ) -> AtOnce | None:
         if not isinstance(A, ComplexMatrix) or A.fmt != FP64:
             return None
         if self._packed.dtype != DTYPES[self.fmt] or (block := block_for(len(B), True)) == EXACT:
             return None
         orders = (self._rows, None) if transpose else (None, self._rows)
         factors = self._packed, False, not transpose, *orders
-        return refined_at_once(factors, (A.form.rows.T, True, asked.norm), asked, block)
+        return refined_at_once(factors, (A.form.rows.T, True, norm), B, target, block, most_steps)
 
     def _solve_columns(self, b: Float64Array, transpose: bool) -> Float64Array:
         # A* x = b says that A' conj(x) = conj(b).

@@ -24,15 +24,7 @@ from scipy.linalg import blas, lapack
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector, require_square
-from roundwise.backends.contract import (
-    ArithmeticFailure,
-    AtOnce,
-    Corrected,
-    Matrix,
-    Refinement,
-    Status,
-    Vector,
-)
+from roundwise.backends.contract import ArithmeticFailure, AtOnce, Corrected, Matrix, Status, Vector
 from roundwise.backends.native import buffer_pool
 from roundwise.backends.native.exact import EXACT, block_for
 from roundwise.backends.native.indefinite import proved_indefinite, proves_indefinite
@@ -302,14 +294,18 @@ class DenseMatrix(Matrix):
 
 
 def refined_at_once(
-    factors: tuple[Any, ...], matrix: tuple[Any, ...], asked: Refinement, block: int
+    factors: tuple[Any, ...],
+    matrix: tuple[Any, ...],
+    B: Vector,
+    target: float,
+    block: int,
+    most_steps: int,
 ) -> AtOnce | None:
     """What `native_refine` makes of a vector or columns; None if it does not reach the target.
 
     `factors` and `matrix` are its arguments: the packed factors with how they are used, and A's
     contiguous columns, whether they are rows, and the norm.
     """
-    B = asked.B
     if B.shape[1:] == (0,):
         return None
     packed, granted = factors[0], factorization_threads()
@@ -318,7 +314,7 @@ def refined_at_once(
     passes = granted if packed.size * columns >= PASS else ONE_THREAD
     X, R = np.empty(B.shape, order="F"), np.empty(B.shape, order="F")
     errors = np.empty(columns)
-    rest = asked.target, block, asked.most_steps, B, X, R, errors, threads, passes
+    rest = target, block, most_steps, B, X, R, errors, threads, passes
     given: tuple[Any, ...] = (*factors, *matrix, *rest)
     found = _kernels.native_refine(*given)
     return AtOnce(X, R, errors, *found[1:]) if found[0] else None
@@ -426,16 +422,23 @@ class DenseFactors(PermutedFactors):
             raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
         return total, *norms
 
-    def refined(self, asked: Refinement, transpose: bool = False) -> AtOnce | None:
-        A = asked.A
+    def refined(
+        self,
+        A: Matrix,
+        norm: float,
+        B: Vector,
+        target: float,
+        most_steps: int,
+        transpose: bool = False,
+    ) -> AtOnce | None:
         if not isinstance(A, DenseMatrix) or A.fmt != FP64 or not self._refines:
             return None
         if A._columns.dtype != np.float64:
             return None
         orders = (self.order, self.perm) if transpose else (self.perm, self.order)
         factors = self._packed, not self._is_lu, self._transposed != transpose, *orders
-        matrix = A._columns, A._transposed, asked.norm
-        return refined_at_once(factors, matrix, asked, block_for(len(A._columns)))
+        matrix = A._columns, A._transposed, norm
+        return refined_at_once(factors, matrix, B, target, block_for(len(A._columns)), most_steps)
 
     @cached_property
     def _refines(self) -> bool:
