@@ -30,8 +30,7 @@ def error(A, x, b):
 
 
 @pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
-@pytest.mark.parametrize("n", [1, 7, 100, 255, 257, 600, 1500])
-@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize(("n", "order"), [(1, "C"), (100, "F"), (255, "C"), (257, "F"), (900, "C")])
 def test_every_answer_passes_the_gate(cupy, n, dtype, order):
     A, b = drawn((n, n), 0, dtype), drawn((n, 3), 5, dtype)
     limit = np.sqrt(n) * np.finfo(dtype).eps / 2 * (1 + 1e-6)
@@ -46,7 +45,7 @@ def test_every_answer_passes_the_gate(cupy, n, dtype, order):
         assert error(M, F.solve(given[1], trans).get(), b) <= limit
 
 
-@pytest.mark.parametrize("n", [40, 700])
+@pytest.mark.parametrize("n", [40, 300])
 def test_all_that_can_be_asked(cupy, n):
     A, b = drawn((n, n)), drawn(n, 5)
     given = cupy.asarray(A), cupy.asarray(b)
@@ -69,11 +68,10 @@ def test_all_that_can_be_asked(cupy, n):
 
 
 def test_singular_ones_fail_by_name(cupy):
-    for n in (5, 400):
-        A = drawn((n, n))
-        A[-1] = A[0]
-        with pytest.raises(rw.SolveFailed, match="singular"):
-            rw.solve(cupy.asarray(A), cupy.ones(n))
+    A = drawn((5, 5))
+    A[-1] = A[0]
+    with pytest.raises(rw.SolveFailed, match="singular"):
+        rw.solve(cupy.asarray(A), cupy.ones(5))
 
 
 def test_torch(cupy):

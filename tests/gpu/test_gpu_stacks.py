@@ -36,8 +36,8 @@ def errors(A, X, B):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("n", [1, 2, 5, 8, 12, 16, 20, 27, 32, 33, 64, 65, 100, 129, 200, 256, 300])
-@pytest.mark.parametrize("columns", [1, 5, 20])
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 12, 16, 20, 27, 32, 33, 64, 65, 100, 129, 256, 300])
+@pytest.mark.parametrize("columns", [1, 3, 11])
 def test_every_answer_passes_the_gate(cupy, n, columns, dtype):
     count = 37 if n < 100 else 5
     A, B = drawn((count, n, n), dtype), drawn((count, n, columns), dtype, 7)

@@ -377,6 +377,9 @@ def _solved_each(
 
 def _at_once(asker: Asker, options: Options, place: Place | None, n: int) -> AtOnce:
     """Which systems of a stack are solved together; of n unknowns each."""
+    if place is not None and asker is DEFAULT and options.accuracy == "backward":
+        every = on_device.largest(False) + 1
+        return AtOnce(options.tol, every, FP64.name, False, AT_ONCE, place)
     bound = ALWAYS_SMALL if asker is DEFAULT else 0
     if place is not None and options.accuracy != "backward":
         bound = 0

@@ -126,6 +126,10 @@ def place_of(A: Any, b: Any, device: Any) -> Place | None:
 
     `b` may be None: `factor` has none yet.
     """
+    if device is None and type(A) is type(b) and is_on_device(A):
+        number = int(A.__dlpack_device__()[1])
+        if number == int(b.__dlpack_device__()[1]):
+            return Place(backend_of(number), number, takes_host=False)
     wanted = _checked_device(device)
     given = {name: x for name, x in (("A", A), ("b", b)) if x is not None}
     there = {name: x for name, x in given.items() if is_on_device(x)}

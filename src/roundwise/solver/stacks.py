@@ -315,8 +315,10 @@ def again_alone(
 def device_stack(backend: Any, given: Stack, tol: float | None) -> StackAnswers:
     """As `express_stack`, by one kernel on the GPU that has the stack; X and errors stay there."""
     A, B, places, systems = given
-    dtype = np.result_type(A.dtype, B.dtype)
-    A, B = A.astype(dtype, copy=False), B.astype(dtype, copy=False)
+    dtype = A.dtype
+    if B.dtype != dtype:
+        dtype = np.result_type(dtype, B.dtype)
+        A, B = A.astype(dtype, copy=False), B.astype(dtype, copy=False)
     known = known_of(A.shape[1:], dtype, B.shape[1:], dtype, tol, FP64.name)
     assert known is not None
     gate = known.gate

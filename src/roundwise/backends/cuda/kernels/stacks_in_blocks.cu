@@ -3,6 +3,7 @@
 
 constexpr int thread_count = 256, warp_count = thread_count / 32;
 constexpr int most_columns = 8;    // that are solved for together: a warp each
+constexpr int some_columns = 4;    // of them that a thread has, at most
 constexpr int tile = 64 / parts;   // columns of the trailing matrix that are updated together
 constexpr int piece = 32 / parts;  // unknowns of a diagonal block of substitution
 constexpr int panel_step = ROWS + 1;
@@ -27,6 +28,17 @@ struct Rows {
     __device__ __forceinline__ Rows(bool by_rows)
         : first(by_rows ? threadIdx.x / 32 : threadIdx.x), next(by_rows ? warp_count : thread_count),
           lane(by_rows ? threadIdx.x % 32 : 0), lanes(by_rows ? 32 : 1) {}
+};
+
+// Rows of threads, each with some of the columns: all if there is one, else every second one.
+struct Columns {
+    int row, next_row, first, step, count;
+    __device__ __forceinline__ explicit Columns(int columns) : count(columns) {
+        step = columns > 1 ? 2 : 1, next_row = thread_count / step;
+        row = threadIdx.x % next_row, first = threadIdx.x / next_row;
+    }
+    __device__ __forceinline__ int at(int s) const { return first + s * step; }
+    __device__ __forceinline__ bool has(int s) const { return at(s) < count; }
 };
 
 __device__ __forceinline__ double largest_of_block(Shared& shared, double value) {
@@ -191,13 +203,23 @@ __device__ void substitute_piece(Shared& shared, const Number* space, int n, int
         if (is_there) shared.x[warp * ROWS + s0 + lane] = v;
     }
     __syncthreads();
-    const int first = is_upper ? 0 : s0 + size, rows = is_upper ? s0 : n - first;
-    for (int index = t; index < rows * columns; index += thread_count) {
-        const int i = first + index % rows, c = index / rows;
+    const int end = is_upper ? s0 : n;
+    const Columns mine(columns);
+    for (int i = (is_upper ? 0 : s0 + size) + mine.row; i < end; i += mine.next_row) {
         const Number* row = space + shared.order[i] * n + s0;
-        Number v = shared.x[c * ROWS + i];
-        for (int j = 0; j < size; ++j) subtract_product(v, row[j], shared.x[c * ROWS + s0 + j]);
-        shared.x[c * ROWS + i] = v;
+        Number v[some_columns];
+#pragma unroll
+        for (int s = 0; s < some_columns; ++s)
+            v[s] = mine.has(s) ? shared.x[mine.at(s) * ROWS + i] : number(0.0);
+        for (int j = 0; j < size; ++j) {
+            const Number entry = row[j];  // read once for all columns of this thread
+#pragma unroll
+            for (int s = 0; s < some_columns; ++s)
+                if (mine.has(s)) subtract_product(v[s], entry, shared.x[mine.at(s) * ROWS + s0 + j]);
+        }
+#pragma unroll
+        for (int s = 0; s < some_columns; ++s)
+            if (mine.has(s)) shared.x[mine.at(s) * ROWS + i] = v[s];
     }
     __syncthreads();
 }
@@ -246,7 +268,7 @@ solve_in_blocks(const STORED* __restrict__ a, const long long* __restrict__ a_pl
                 return read(right + parts * (i * b_down + (first + c) * b_across));
             };
             for (int index = t; index < n * some; index += thread_count) {
-                const int i = index % n, c = index / n;
+                const int i = index / some, c = index % some;
                 y[c * n + i] = number(0.0), r[c * n + i] = given(i, c);
             }
             if (t < most_columns) shared.bounds[t] = infinite;
@@ -268,21 +290,40 @@ solve_in_blocks(const STORED* __restrict__ a, const long long* __restrict__ a_pl
                     shared.x[c * ROWS + i] = rounded(y[c * n + i]);
                 }
                 __syncthreads();
-                for (int i = mine.first; i < n; i += mine.next) {
-                    Dot dots[most_columns];
+                if (mine.lanes > 1 && some < some_columns)
+                    for (int i = mine.first; i < n; i += mine.next) {
+                        Dot dots[some_columns - 1];
 #pragma unroll
-                    for (int c = 0; c < most_columns; ++c) dots[c].clear();
-                    for (int j = mine.lane; j < n; j += mine.lanes) {
-                        const Number entry = read(matrix + parts * (i * a_down + j * a_across));
+                        for (int c = 0; c < some_columns - 1; ++c) dots[c].clear();
+                        for (int j = mine.lane; j < n; j += mine.lanes) {
+                            const Number entry = read(matrix + parts * (i * a_down + j * a_across));
 #pragma unroll
-                        for (int c = 0; c < most_columns; ++c)
-                            if (c < some) dots[c].add_product(entry, shared.x[c * ROWS + j]);
+                            for (int c = 0; c < some_columns - 1; ++c)
+                                if (c < some) dots[c].add_product(entry, shared.x[c * ROWS + j]);
+                        }
+#pragma unroll
+                        for (int c = 0; c < some_columns - 1; ++c) {
+                            if (c >= some) continue;
+                            dots[c].add_lanes();
+                            if (mine.lane == 0) r[c * n + i] = dots[c].subtracted_from(given(i, c));
+                        }
                     }
+                else {  // with many columns, no sum over lanes is worth its while
+                    const Columns own(some);
+                    for (int i = own.row; i < n; i += own.next_row) {
+                        Dot dots[some_columns];
 #pragma unroll
-                    for (int c = 0; c < most_columns; ++c) {
-                        if (c >= some) continue;
-                        if (mine.lanes > 1) dots[c].add_lanes();
-                        if (mine.lane == 0) r[c * n + i] = dots[c].subtracted_from(given(i, c));
+                        for (int s = 0; s < some_columns; ++s) dots[s].clear();
+                        for (int j = 0; j < n; ++j) {
+                            const Number entry = read(matrix + parts * (i * a_down + j * a_across));
+#pragma unroll
+                            for (int s = 0; s < some_columns; ++s)
+                                if (own.has(s)) dots[s].add_product(entry, shared.x[own.at(s) * ROWS + j]);
+                        }
+#pragma unroll
+                        for (int s = 0; s < some_columns; ++s)
+                            if (own.has(s))
+                                r[own.at(s) * n + i] = dots[s].subtracted_from(given(i, own.at(s)));
                     }
                 }
                 __syncthreads();
