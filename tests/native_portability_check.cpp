@@ -140,15 +140,22 @@ template <int parts, class T> bool check_express(const SmallLu<T>& lu) {
     for (int i = 0; i < n; ++i)
         for (int j = 0; j < n; ++j)
             for (int c = 0; c < 2; ++c) b[i * wide + c] += a[i * step + j] * x[j * wide + c];
+    alignas(64) T transposed[parts * width * 2] = {};
+    for (int i = 0; i < n; ++i)
+        for (int j = 0; j < n; ++j)
+            for (int part = 0; part < parts; ++part) transposed[part * step + j] += a[i * step + j] * x[i * wide];
     if (parts == 2) {
         for (int i = 0; i < n * step; ++i) a[n * step + i] = a[i];
         for (int i = 0; i < n * wide; ++i) b[n * wide + i] = b[i];
     }
     bool good = step <= 2 * width && padded<T>(2) == wide;
-    good = lu.factorize(n, a, swaps) == 1 && good;
+    good = lu.factorize(n, a, swaps, 0) == 1 && good;
     lu.substitute(n, a, swaps, 2, b);
     const double room = (parts - 1) * (sizeof(T) == 4 ? 1e-4 : 1e-13);
     for (int i = 0; i < parts * n * wide; ++i) good = good && std::abs(b[i] - x[i]) <= room;
+    lu.substitute_transposed(n, a, swaps, transposed);
+    for (int i = 0; i < n; ++i) good = good && std::abs(transposed[i] - x[i * wide]) <= room;
+    for (int i = 0; parts == 2 && i < n; ++i) good = good && std::abs(transposed[step + i]) <= room;
     if (!good) std::printf("a small system of %d parts is not solved exactly\n", parts);
     return good;
 }

@@ -292,7 +292,7 @@ def _solved(
         tol, start = options.tol, perf_counter()
         fits = A.shape == (len(A), len(A)) and b.shape[:1] == (len(A),) and A.size and b.size
         if fits and _at_once(asker, options, place, len(A)).suits(A, b):
-            alone = answer_alone(A, b, place, tol)
+            alone = answer_alone(A, b, place, tol, full_output)
             if alone is not None and not full_output:
                 return alone.x
             if alone is not None:

@@ -288,13 +288,18 @@ def together(
     return None if found is None else _Together(given, stack, at_once, found, start)
 
 
-def answer_alone(A: Array, B: Array, place: Place, tol: float | None) -> ExpressAnswer | None:
-    """One system by the kernel of stacks on a GPU, which is entered; None if it is refused."""
+def answer_alone(
+    A: Array, B: Array, place: Place, tol: float | None, told: bool = True
+) -> ExpressAnswer | None:
+    """One system by the kernel of stacks on a GPU, which is entered; None if it is refused.
+
+    Unless it is to be `told`, the backward error is not read back, and NaN.
+    """
     A, B = as_known_type(A), as_known_type(B)
     columns = B if B.ndim == 2 else B[:, None]
     alone = Stack(A[None], columns[None], (_NO_INDICES, _NO_INDICES), 1)
-    X, errors, _, tolerance = device_stack(place.backend, alone, tol)
-    error = float(on_host(errors)[0])
+    X, errors, refused, tolerance = device_stack(place.backend, alone, tol)
+    error = float(on_host(errors)[0]) if refused or told else math.nan
     if math.isinf(error):
         return None
     return ExpressAnswer(X[0] if B.ndim == 2 else X[0, :, 0], error, tolerance, math.nan)
