@@ -416,7 +416,7 @@ def stack(a: Arrays) -> None:
     if a.flag():
         x = a.numbers(a.length(n), a.length(columns), order="C")
         if a.flag():
-            kernels.express_solve(matrices[0], b[0], x, str(a.rng.choice(formats)), *gate)
+            kernels.express_solve(matrices[0], b[0], x, a.flag(), str(a.rng.choice(formats)), *gate)
         else:
             factors = kernels.express_factorize(
                 matrices[0], str(a.rng.choice(formats)), a.flag(), 1e-12, a.flag(), 1

@@ -37,7 +37,7 @@ from roundwise.backends import UnsupportedFormat
 from roundwise.backends.cuda.device import DeviceUnavailable
 from roundwise.backends.engines.contract import EngineError
 from roundwise.costs.rates import ProfileMissingError
-from roundwise.solver.places import DeviceMemoryError
+from roundwise.solver.places import CaptureError, DeviceMemoryError
 from roundwise.solver.trust.knowledge import SystemChanged
 from roundwise_studies.datasets import Dataset
 
@@ -110,6 +110,7 @@ ERRORS = {
         EngineError("no engine"),
         DeviceUnavailable("no GPU"),
         DeviceMemoryError("no memory"),
+        CaptureError("no graph"),
     )
 }
 

@@ -79,6 +79,7 @@ void bind_supernodal(nb::module_& m);  // in supernodal.cpp
 void bind_text(nb::module_& m);        // in text.cpp
 void bind_left_looking(nb::module_& m);  // in left_looking.cpp
 void bind_express(nb::module_& m);       // in express.cpp
+void bind_structured(nb::module_& m);     // in structured.cpp
 void bind_tall(nb::module_& m);          // in tall.cpp
 
 }  // namespace roundwise

@@ -8,51 +8,17 @@
 
 #include <nanobind/stl/unique_ptr.h>
 
-#include "bindings/bindings.hpp"
+#include "bindings/given_numbers.hpp"
 #include "common/parallel.hpp"
-#include "native/express_solve.hpp"
+#include "native/structured_solve.hpp"
 #include "sparse/rows.hpp"
 
 namespace roundwise {
 
 namespace {
 
-// An array of the caller's in any memory order. Python's buffers cost a part of what nanobind's arrays do.
-class Numbers {
-    Py_buffer view_;
-
-  public:
-    bool is_single, is_complex;
-
-    Numbers(nb::handle array, bool writable, int least, int most) {
-        const int flags = writable ? PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS : PyBUF_STRIDES;
-        if (PyObject_GetBuffer(array.ptr(), &view_, flags | PyBUF_FORMAT) != 0) throw nb::python_error();
-        std::string_view format(view_.format);
-        if (format[0] == '=' || format[0] == '^') format.remove_prefix(1);  // not aligned
-        is_single = format == "f" || format == "Zf";
-        is_complex = format == "Zf" || format == "Zd";
-        if (!(is_single || is_complex || format == "d") || view_.ndim < least || view_.ndim > most) {
-            PyBuffer_Release(&view_);
-            throw std::invalid_argument("an array has other numbers or dimensions; pass matrices and columns "
-                                        "of float32, float64, complex64 or complex128");
-        }
-    }
-    Numbers(const Numbers&) = delete;
-    ~Numbers() { PyBuffer_Release(&view_); }
-
-    int dimensions() const { return view_.ndim; }
-    std::int64_t shape(int dimension) const { return view_.shape[dimension]; }
-    void* data() const { return view_.buf; }
-
-    // Of the matrix, or the vector as a column, that the dimensions from `first` on are; of a stack the one
-    // at `place`.
-    GivenNumbers given(int first, std::int64_t place = 0) const {
-        const char* data = static_cast<const char*>(view_.buf) + (first == 1 ? place * view_.strides[0] : 0);
-        const bool is_vector = view_.ndim == first + 1;
-        return {data, shape(first), is_vector ? 1 : shape(first + 1), view_.strides[first],
-                is_vector ? 0 : view_.strides[first + 1], is_single, is_complex};
-    }
-};
+// The smallest n for which bands and triangles are looked for. (A taste: LU of smaller ones takes a microsecond.)
+constexpr std::int64_t structured_from = 16;
 
 // A contiguous vector of the caller's, without a copy.
 class Contiguous {
@@ -141,7 +107,7 @@ template <int parts, class T, class Body>
 void with_solver_of(Storage storage, bool twice, bool single, std::int64_t n, std::int64_t columns,
                     const ExpressGate& gate, const Body& body) {
     body(ExpressMatrix<parts, T>(n, storage),
-         ExpressColumns<parts, T>(n, twice ? 2 * columns : columns, single, gate));
+         ExpressColumns<ExpressMatrix<parts, T>>(n, twice ? 2 * columns : columns, single, gate));
 }
 
 template <class Body>
@@ -152,18 +118,6 @@ void with_solver(bool is_complex, Storage storage, const Numbers& b, bool single
     else if (is_complex) with_solver_of<2, double>(storage, twice, single, n, columns, gate, body);
     else if (low) with_solver_of<1, float>(storage, twice, single, n, columns, gate, body);
     else with_solver_of<1, double>(storage, twice, single, n, columns, gate, body);
-}
-
-// About the operations that take ten microseconds: other threads of Python may run meanwhile.
-constexpr std::int64_t many_operations = 100000;
-
-template <class Work> void without_lock_if(bool many, const Work& work) {
-    if (many) {
-        nb::gil_scoped_release release;
-        work();
-    } else {
-        work();
-    }
 }
 
 // Calls work(i) for each of `count` systems, on several threads if they are many; each has the `work` that
@@ -185,24 +139,6 @@ void share_systems(std::int64_t count, std::int64_t n, int threads, std::int64_t
     run_members(
         threads, [](void* context, int member) { (*static_cast<decltype(&share)>(context))(member); },
         const_cast<void*>(static_cast<const void*>(&share)));
-}
-
-ExpressGate gate_of(double tolerance, double growth, double block_error, double exact_error, double suspicious,
-                    double least, double most, std::int64_t block, bool forward) {
-    require(block >= 0, "block is negative; pass 0 for twice the precision, or products to sum");
-    return {tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward};
-}
-
-// Whether b and x belong to `first` dimensions of systems of n, and x is of the answer's type.
-void require_columns(std::int64_t n, bool is_complex, bool is_single, const Numbers& b, const Numbers& x, int first) {
-    const bool matrices = b.dimensions() == first + 2;
-    require(b.shape(first) == n && (!matrices || b.shape(first + 1) >= 1),
-            "the shapes of A and b do not match; pass n x n numbers, and n or n x k");
-    require(x.dimensions() == b.dimensions() && x.shape(first) == n &&
-                (!matrices || x.shape(first + 1) == b.shape(first + 1)),
-            "x has another shape than b; pass one of the same shape");
-    require(x.is_single == (is_single && b.is_single) && x.is_complex == (is_complex || b.is_complex),
-            "x has another type than the answer; pass an array of A's and b's common type");
 }
 
 // Which of the given matrices, or columns, each of `count` systems has: indices, or none where system i has the
@@ -237,8 +173,6 @@ std::int64_t refused_of(const VectorOut<double>& errors) {
     return count;
 }
 
-std::int64_t columns_of(const Numbers& b, int first) { return b.dimensions() == first + 1 ? 1 : b.shape(first + 1); }
-
 // The i-th answer of a stack.
 char* answer_at(const Numbers& x, std::int64_t i) {
     const std::int64_t size = (x.is_single ? 4 : 8) * (x.is_complex ? 2 : 1);
@@ -247,10 +181,6 @@ char* answer_at(const Numbers& x, std::int64_t i) {
 
 double error_of(const ExpressResult& found) {
     return found.status == ExpressStatus::accepted ? found.backward_error : HUGE_VAL;
-}
-
-nb::tuple told(const ExpressResult& found) {
-    return nb::make_tuple(static_cast<int>(found.status), found.backward_error, found.pivot_ratio, found.corrections);
 }
 
 // One matrix, or a stack of them, with factors that are kept.
@@ -316,9 +246,9 @@ void bind_express(nb::module_& m) {
     // x = A^-1 b, verified, on the calling thread, with factors in a format. Returns the status (0:
     // accepted; 1: a pivot is zero or suspiciously small; 2: above the tolerance), the upper bound of the
     // backward error, the ratio of the smallest pivot to the largest, and the corrections that were made. x is
-    // of use only if it is accepted.
+    // of use only if it is accepted. With `look` nothing is done if A is a band or a triangle: the status is 3.
     define(m, "express_solve",
-           [](nb::handle A, nb::handle B, nb::handle X, const char* format, double tolerance, double growth,
+           [](nb::handle A, nb::handle B, nb::handle X, bool look, const char* format, double tolerance, double growth,
               double block_error, double exact_error, double suspicious, double least, double most,
               std::int64_t block, bool forward) {
         const Numbers a(A, false, 2, 2), b(B, false, 1, 2), x(X, true, 1, 2);
@@ -327,6 +257,8 @@ void bind_express(nb::module_& m) {
         require_columns(n, a.is_complex, a.is_single, b, x, 0);
         const ExpressGate gate =
             gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward);
+        if (look && n >= structured_from && zero_kernels().structure(n, strided(a.given(0))).kind != StructureKind::none)
+            return nb::make_tuple(3, HUGE_VAL, 0.0, 0);
         ExpressResult found{};
         with_solver(a.is_complex, storage_of(format), b, x.is_single, n, columns, gate, [&](auto matrix, auto solver) {
             const std::int64_t bytes = matrix.place(nullptr);

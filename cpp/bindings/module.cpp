@@ -30,5 +30,6 @@ NB_MODULE(_kernels, m) {
     bind_text(m);
     bind_left_looking(m);
     bind_express(m);
+    bind_structured(m);
     bind_tall(m);
 }

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "native/structured.hpp"
+
 #if defined(ROUNDWISE_X86_LEVELS)
 #include "common/cpuid.hpp"
 #endif
@@ -23,6 +25,10 @@ ROUNDWISE_DECLARE_TABLE(native_, ScalingKernels, scaling_kernels)
 ROUNDWISE_DECLARE_TABLE(exact_, ExactKernels, exact_kernels)
 ROUNDWISE_DECLARE_TABLE(express_, ExpressKernels<1>, real_kernels)
 ROUNDWISE_DECLARE_TABLE(express_, ExpressKernels<2>, complex_kernels)
+ROUNDWISE_DECLARE_TABLE(structured_, BandKernels<1>, real_band)
+ROUNDWISE_DECLARE_TABLE(structured_, BandKernels<2>, complex_band)
+ROUNDWISE_DECLARE_TABLE(structured_, TriangleKernels, triangle)
+ROUNDWISE_DECLARE_TABLE(structured_, ZeroKernels, zeros)
 ROUNDWISE_DECLARE_TABLE(orthogonal_, OrthogonalKernels<float>, float_kernels)
 ROUNDWISE_DECLARE_TABLE(orthogonal_, OrthogonalKernels<double>, double_kernels)
 
@@ -147,6 +153,16 @@ template <> const ExpressKernels<1>& express_kernels() {
 template <> const ExpressKernels<2>& express_kernels() {
     return ROUNDWISE_TABLE(native_level(), express_, complex_kernels);
 }
+
+template <> const BandKernels<1>& band_kernels() { return ROUNDWISE_TABLE(native_level(), structured_, real_band); }
+
+template <> const BandKernels<2>& band_kernels() {
+    return ROUNDWISE_TABLE(native_level(), structured_, complex_band);
+}
+
+const TriangleKernels& triangle_kernels() { return ROUNDWISE_TABLE(native_level(), structured_, triangle); }
+
+const ZeroKernels& zero_kernels() { return ROUNDWISE_TABLE(native_level(), structured_, zeros); }
 
 template <> const OrthogonalKernels<float>& orthogonal_kernels() {
     return ROUNDWISE_TABLE(native_level(), orthogonal_, float_kernels);

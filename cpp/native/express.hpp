@@ -118,8 +118,9 @@ template <int parts, class T> struct Rows {
     void store(std::int64_t i, std::int64_t j, const Numbers<parts, T>& x) const {
         for (int p = 0; p < parts; ++p) line_at(i, j, p) = x.part[p];
     }
-    void interchange(std::int64_t i, std::int64_t other) const {
-        for (std::int64_t j = 0; j < step; j += line_of<T>) {
+    // Columns `begin` to `end` - 1 of two rows.
+    void interchange(std::int64_t i, std::int64_t other, std::int64_t begin, std::int64_t end) const {
+        for (std::int64_t j = begin; j < end; j += line_of<T>) {
             const Numbers<parts, T> kept = load(i, j);
             store(i, j, load(other, j));
             store(other, j, kept);
@@ -188,10 +189,26 @@ inline void substitute_forward(const Rows<parts, T>& l, const Rows<parts, T>& y,
     }
 }
 
-// What is known of the pivots so far.
+// Rows j to j + count - 1 of Y, at most a line, become U^-1 Y for the upper triangle of U there.
+template <int parts, class T>
+inline void substitute_backward(const Rows<parts, T>& u, const Rows<parts, T>& y, std::int64_t j, int count,
+                                std::int64_t begin, std::int64_t end) {
+    for (std::int64_t c = begin; c < end; c += line_of<T>) {
+        Numbers<parts, T> rows[line_of<T>];
+        for (int q = count - 1; q >= 0; --q) {
+            rows[q] = y.load(j + q, c);
+            for (int p = q + 1; p < count; ++p) subtract(rows[q], u.at(j + q, j + p), rows[p]);
+            divide(rows[q], u.at(j + q, j + q));
+            y.store(j + q, c, rows[q]);
+        }
+    }
+}
+
+// What is known of the pivots so far. Rows are interchanged in the columns `begin` to `end` - 1.
 template <class T> struct Pivots {
     std::int32_t* swaps;
     T smallest, largest;
+    std::int64_t begin, end;
     double suspicious;  // the ratio of the two from which on a factorization is of use
 
     bool take(T size) {
@@ -217,7 +234,7 @@ inline bool factorize_panel(const Rows<parts, T>& a, std::int64_t n, std::int64_
         const std::int64_t row = j + p;
         if (!(size > 0 && pivots.take(size))) return false;
         pivots.swaps[row] = static_cast<std::int32_t>(pivot);
-        if (pivot != row) a.interchange(row, pivot);
+        if (pivot != row) a.interchange(row, pivot, pivots.begin, pivots.end);
         // Rows become keep x - l u: what is left of the pivot stays, and l takes its place.
         Number<parts, T> inverse = {{1}};
         divide(inverse, a.at(row, row));
@@ -266,7 +283,7 @@ template <int parts, class T>
 double express_factorize(std::int64_t n, T* matrix, std::int32_t* swaps, double suspicious) {
     const std::int64_t step = row_step<T>(n);
     const Rows<parts, T> a = {matrix, step, n * step};
-    Pivots<T> pivots = {swaps, static_cast<T>(__builtin_huge_val()), 0, suspicious};
+    Pivots<T> pivots = {swaps, static_cast<T>(__builtin_huge_val()), 0, 0, step, suspicious};
     return factorize_columns(a, n, 0, n, pivots) ? pivots.ratio() : 0;
 }
 
@@ -275,19 +292,11 @@ void express_substitute(std::int64_t n, T* factors, const std::int32_t* swaps, s
     const std::int64_t step = row_step<T>(n), width = padded<T>(columns);
     const Rows<parts, T> lu = {factors, step, n * step}, y = {b, width, n * width};
     for (std::int64_t i = 0; i < n; ++i)
-        if (swaps[i] != i) y.interchange(i, swaps[i]);
+        if (swaps[i] != i) y.interchange(i, swaps[i], 0, width);
     substitute_forward(lu, y, 0, n, 0, width);
     for (std::int64_t j = padded<T>(n) - line_of<T>; j >= 0; j -= line_of<T>) {
         const int count = rows_from<T>(j, n);
-        for (std::int64_t c = 0; c < width; c += line_of<T>) {
-            Numbers<parts, T> rows[line_of<T>];
-            for (int q = count - 1; q >= 0; --q) {
-                rows[q] = y.load(j + q, c);
-                for (int p = q + 1; p < count; ++p) subtract(rows[q], lu.at(j + q, j + p), rows[p]);
-                divide(rows[q], lu.at(j + q, j + q));
-                y.store(j + q, c, rows[q]);
-            }
-        }
+        substitute_backward(lu, y, j, count, 0, width);
         subtract_product(lu, y, y, 0, j, j, count, 0, width);
     }
 }

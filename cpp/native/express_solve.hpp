@@ -232,6 +232,17 @@ template <int part_count, class T> class ExpressMatrix {
     // B (n x columns, as kernels take it) becomes about A^-1 B.
     void substitute(std::int64_t columns, T* b) const { lu().substitute(n, factors_, swaps_, columns, b); }
 
+    // R = B - A X for `count` columns in rows of `width` numbers, of which those from `begin` to `end` - 1 are asked
+    // for. `alone` has numbers_alone(n, count) numbers.
+    void residual(std::int64_t count, std::int64_t width, std::int64_t begin, std::int64_t end, const double* x,
+                  const double* b, double* r, std::int64_t block, double* alone) const {
+        if (are_few(n, count)) residual_of_few(count, width, x, b, r, block, alone);
+        else exact_kernels().residual_of_rows[parts - 1](n, rows, width, begin, end, x, b, r, block);
+    }
+    static std::int64_t numbers_alone(std::int64_t n, std::int64_t columns) {
+        return are_few(n, columns) ? columns * (parts * parts + 2 * parts) * n : 0;
+    }
+
     // Scales A by powers of two, with exponents of rows and columns as `equilibrated` in
     // algorithms/scaling.py chooses them. False if there is nothing to gain: a row or column of zeros,
     // numbers that are not finite, or so small beside others that they would lose bits.
@@ -300,6 +311,36 @@ template <int part_count, class T> class ExpressMatrix {
         else return express_kernels<parts>().float_lu;
     }
 
+    // A sum over a line of lanes takes as long as about seven products: for so few columns and so many unknowns,
+    // lanes are better used for products than for columns.
+    static bool are_few(std::int64_t n, std::int64_t columns) {
+        constexpr std::int64_t line = line_of<double>;
+        return columns < line && columns * (n + 7 * line) <= line * n;
+    }
+
+    // The residual of a few columns, each of which is copied together. Re r and Im r are real residuals of rows of
+    // pairs.
+    void residual_of_few(std::int64_t count, std::int64_t width, const double* x, const double* b, double* residual,
+                         std::int64_t block, double* alone) const {
+        const std::int64_t size = parts * n;
+        double *turned = alone, *right = alone + count * parts * size, *r = right + count * size;
+        for (std::int64_t c = 0; c < count; ++c) {
+            double* to = turned + c * parts * size;
+            for (std::int64_t i = 0; i < n; ++i) {
+                const double re = x[i * width + c], im = parts == 1 ? 0 : x[(n + i) * width + c];
+                to[parts * i] = re;
+                if constexpr (parts == 2) {
+                    to[2 * i + 1] = -im;
+                    to[2 * (n + i)] = im, to[2 * (n + i) + 1] = re;
+                }
+            }
+            for (std::int64_t i = 0; i < size; ++i) right[c * size + i] = b[i * width + c];
+        }
+        exact_kernels().residual(size, n, rows, true, parts * count, turned, right, r, block, 1);
+        for (std::int64_t c = 0; c < count; ++c)
+            for (std::int64_t i = 0; i < size; ++i) residual[i * width + c] = r[c * size + i];
+    }
+
     double largest_row_sum() const {
         const double result =
             is_scaled ? express_kernels<parts>().weighted_row_sum(n, rows, weights_, row_weights)
@@ -309,22 +350,29 @@ template <int part_count, class T> class ExpressMatrix {
     }
 };
 
-// Solves for columns of b with an ExpressMatrix, some at a time. Of a real A and a complex b, `columns` counts
+// Solves for columns of b with a Matrix (ExpressMatrix, or one like it), some at a time. Of a real A and a complex b, `columns` counts
 // real and imaginary parts. `single` answers are rounded to float before the gate looks at them.
-template <int parts, class T> class ExpressColumns {
+template <class Matrix> class ExpressColumns {
+    static constexpr int parts = Matrix::parts;
+    using T = typename Matrix::Factor;
+
   public:
+    // Columns that are solved for together: a few lines. (A taste: their rows stay in the first caches, and A
+    // and its factors are read seldom enough.)
+    static constexpr std::int64_t at_a_time = 32;
+
     ExpressColumns(std::int64_t n, std::int64_t columns, bool single, const ExpressGate& gate)
         : n_(n), columns_(columns), single_(single), gate_(gate) {}
 
     std::int64_t scratch_bytes() const {
         ExpressColumns measured = *this;
         const std::int64_t bytes = measured.place(nullptr, std::min(columns_, at_a_time));
-        return gate_.forward ? std::max(bytes, ExpressMatrix<parts, T>::weakness_bytes(n_)) : bytes;
+        return gate_.forward ? std::max(bytes, Matrix::weakness_bytes(n_)) : bytes;
     }
 
     // A factorized here and now; if need be, it is scaled: pivots of very different sizes, and products out
     // of range, may be a matter of units alone.
-    ExpressResult solve_anew(ExpressMatrix<parts, T>& a, const GivenNumbers& b, void* x, char* scratch) {
+    ExpressResult solve_anew(Matrix& a, const GivenNumbers& b, void* x, char* scratch) {
         if (a.factorize(gate_.suspicious)) {
             const ExpressResult result = solved_and_sure(a, b, x, scratch);
             if (result.status == ExpressStatus::accepted) return result;
@@ -336,10 +384,15 @@ template <int parts, class T> class ExpressColumns {
 
     // x has room for n x columns numbers, row by row, in the answer's type. Unless the result is `accepted`,
     // it is of no use.
-    ExpressResult solve(const ExpressMatrix<parts, T>& a, const GivenNumbers& b, void* x, char* scratch) {
+    ExpressResult solve(const Matrix& a, const GivenNumbers& b, void* x, char* scratch) {
+        return solve(a, b, x, scratch, 0, columns_);
+    }
+    // The same for the columns `begin` to `end` - 1; `begin` is a multiple of at_a_time.
+    ExpressResult solve(const Matrix& a, const GivenNumbers& b, void* x, char* scratch, std::int64_t begin,
+                        std::int64_t end) {
         ExpressResult worst = {ExpressStatus::accepted, 0, a.pivot_ratio, 0};
-        for (first_ = 0; first_ < columns_; first_ += at_a_time) {
-            count_ = std::min(columns_ - first_, at_a_time), width_ = padded<double>(count_);
+        for (first_ = begin; first_ < end; first_ += at_a_time) {
+            count_ = std::min(end - first_, at_a_time), width_ = padded<double>(count_);
             place(scratch, count_);
             read(b);
             const double error = a.is_scaled && !scale(a) ? HUGE_VAL : gate_.forward ? refined_fully(a) : refined(a);
@@ -353,16 +406,13 @@ template <int parts, class T> class ExpressColumns {
 
   private:
     // Where x itself is to be right, it is so only if the factors have lost no direction.
-    ExpressResult solved_and_sure(const ExpressMatrix<parts, T>& a, const GivenNumbers& b, void* x, char* scratch) {
+    ExpressResult solved_and_sure(const Matrix& a, const GivenNumbers& b, void* x, char* scratch) {
         ExpressResult result = solve(a, b, x, scratch);
         if (gate_.forward && result.status == ExpressStatus::accepted && a.has_weak_direction(scratch))
             result.status = ExpressStatus::suspicious;
         return result;
     }
 
-    // Columns that are solved for together: a few lines. (A taste: their rows stay in the first caches, and A
-    // and its factors are read seldom enough.)
-    static constexpr std::int64_t at_a_time = 32;
     // FP64 factors leave little to correct. Others go on as long as each correction halves the error, but for no
     // more steps than elsewhere (HalvingRule of algorithms/stopping.py).
     static constexpr int corrections = sizeof(T) == 8 ? 2 : 30;
@@ -386,7 +436,7 @@ template <int parts, class T> class ExpressColumns {
         portions.take(residual_, parts * n_ * width);
         portions.take(work_, parts * n_ * padded<T>(columns));
         portions.take(bounds_, width);
-        portions.take(alone_, are_few(columns) ? columns * (parts * parts + 2 * parts) * n_ : 0);
+        portions.take(alone_, Matrix::numbers_alone(n_, columns));
         portions.take(sizes_, 3 * width);
         portions.take(rates_, width);
         portions.take(changes_, width);
@@ -415,7 +465,7 @@ template <int parts, class T> class ExpressColumns {
     }
 
     // Scales b as A is scaled, each column by a power of its own. False if numbers are out of range.
-    bool scale(const ExpressMatrix<parts, T>& a) {
+    bool scale(const Matrix& a) {
         bool regular = true;
         for (std::int64_t c = 0; c < count_; ++c) {
             int most = -5000;  // of a column of zeros
@@ -435,7 +485,7 @@ template <int parts, class T> class ExpressColumns {
     }
 
     // The largest bound of a backward error, after corrections; infinite if there is none.
-    double refined(const ExpressMatrix<parts, T>& a) {
+    double refined(const Matrix& a) {
         std::fill_n(y_, parts * n_ * width_, 0.0);
         std::fill_n(bounds_, width_, HUGE_VAL);
         const double* right = rights_;
@@ -460,7 +510,7 @@ template <int parts, class T> class ExpressColumns {
     // Refines until all corrections to come would change x by less than its last place, as far as the rates tell at
     // which they shrink: ForwardRule of algorithms/stopping.py, for each column. x, which is not rounded before,
     // is verified then. The largest bound of a backward error, infinite if a column falls short.
-    double refined_fully(const ExpressMatrix<parts, T>& a) {
+    double refined_fully(const Matrix& a) {
         constexpr double unit = 0x1p-53, least_rate = 0x1p-9, slowest = 0.25;
         constexpr int most_steps = 30;
         std::fill_n(y_, parts * n_ * width_, 0.0);
@@ -489,7 +539,7 @@ template <int parts, class T> class ExpressColumns {
             }
             if (is_slow) break;
             right = residual_;
-            if (!is_full) residual_of(a, y_, 0, width_, 0);
+            if (!is_full) a.residual(count_, width_, 0, width_, y_, rights_, residual_, 0, alone_);
         }
         single_ = single;
         if (!is_full) return HUGE_VAL;
@@ -500,7 +550,7 @@ template <int parts, class T> class ExpressColumns {
     }
 
     // The largest parts of a column's last correction, and of its x, in the given scale.
-    std::pair<double, double> sizes_of(const ExpressMatrix<parts, T>& a, std::int64_t c) const {
+    std::pair<double, double> sizes_of(const Matrix& a, std::int64_t c) const {
         const std::int64_t width = padded<T>(count_);
         double correction = 0, size = 0;
         for (std::int64_t i = 0; i < parts * n_; ++i) {
@@ -513,7 +563,7 @@ template <int parts, class T> class ExpressColumns {
     }
 
     // Whether the answer has all bits of y, of which scaling may have taken some.
-    bool is_held(const ExpressMatrix<parts, T>& a) const {
+    bool is_held(const Matrix& a) const {
         for (int part = 0; part < parts; ++part)
             for (std::int64_t i = 0; i < n_; ++i)
                 for (std::int64_t c = 0; c < count_; ++c)
@@ -524,7 +574,7 @@ template <int parts, class T> class ExpressColumns {
     }
 
     // y += A^-1 r for columns above the tolerance: others stay as they are, whoever is beside them.
-    void correct(const ExpressMatrix<parts, T>& a, const double* r) {
+    void correct(const Matrix& a, const double* r) {
         if constexpr (sizeof(T) == 8) {
             std::memcpy(work_, r, static_cast<std::size_t>(parts * n_ * width_) * sizeof(T));
             a.substitute(count_, work_);
@@ -566,19 +616,19 @@ template <int parts, class T> class ExpressColumns {
     }
 
     // A number of the answer as it is returned.
-    double answer(const ExpressMatrix<parts, T>& a, std::int64_t i, std::int64_t c, int part) const {
+    double answer(const Matrix& a, std::int64_t i, std::int64_t c, int part) const {
         double value = entry(y_, i, c, part);
         if (a.is_scaled) value = times_power(value, right_exponents_[c] - a.column_exponents[i]);
         return single_ ? static_cast<double>(static_cast<float>(value)) : value;
     }
 
-    void write(const ExpressMatrix<parts, T>& a, void* x) const {
+    void write(const Matrix& a, void* x) const {
         if (single_) write_as<float>(a, static_cast<float*>(x));
         else write_as<double>(a, static_cast<double*>(x));
     }
 
     // A real A and a complex b: the columns are pairs of parts already.
-    template <class Answer> void write_as(const ExpressMatrix<parts, T>& a, Answer* x) const {
+    template <class Answer> void write_as(const Matrix& a, Answer* x) const {
         for (std::int64_t i = 0; i < n_; ++i)
             for (std::int64_t c = 0; c < count_; ++c)
                 for (int part = 0; part < parts; ++part)
@@ -587,7 +637,7 @@ template <int parts, class T> class ExpressColumns {
 
     // Bounds of the backward errors of some columns of the answer as it is returned, by residuals that are
     // summed in blocks.
-    void verify(const ExpressMatrix<parts, T>& a, std::int64_t begin, std::int64_t end, std::int64_t block) {
+    void verify(const Matrix& a, std::int64_t begin, std::int64_t end, std::int64_t block) {
         const double* x = y_;
         if (single_ || a.is_scaled) {
             if (count_ < width_) std::fill_n(x_, parts * n_ * width_, 0.0);
@@ -600,50 +650,13 @@ template <int parts, class T> class ExpressColumns {
                     }
             x = x_;
         }
-        residual_of(a, x, begin, end, block);
+        a.residual(count_, width_, begin, end, x, rights_, residual_, block, alone_);
         const double* arrays[3] = {x, rights_, residual_};
         for (int k = 0; !a.is_scaled && k < 3; ++k)
             express_kernels<parts>().largest(n_, count_, arrays[k], sizes_ + k * width_);
         const double added = block == 0 ? gate_.exact_error : gate_.block_error;
         for (std::int64_t c = begin; c < std::min(end, count_); ++c)
             bounds_[c] = (a.is_scaled ? scaled_error(a, c) : plain_error(a.norm, c)) * gate_.growth + added;
-    }
-
-    void residual_of(const ExpressMatrix<parts, T>& a, const double* x, std::int64_t begin, std::int64_t end,
-                     std::int64_t block) {
-        if (are_few(count_)) residual_of_few(a, x, block);
-        else
-            exact_kernels().residual_of_rows[parts - 1](n_, a.rows, width_, begin, end, x, rights_, residual_,
-                                                        block);
-    }
-
-    // A sum over a line of lanes takes as long as about seven products: for so few columns and so many unknowns,
-    // lanes are better used for products than for columns.
-    bool are_few(std::int64_t columns) const {
-        constexpr std::int64_t line = line_of<double>;
-        return columns < line && columns * (n_ + 7 * line) <= line * n_;
-    }
-
-    // The residual of a few columns, each of which is copied together. Re r and Im r are real residuals of rows of
-    // pairs.
-    void residual_of_few(const ExpressMatrix<parts, T>& a, const double* x, std::int64_t block) {
-        const std::int64_t size = parts * n_;
-        double *turned = alone_, *right = alone_ + count_ * parts * size, *r = right + count_ * size;
-        for (std::int64_t c = 0; c < count_; ++c) {
-            double* to = turned + c * parts * size;
-            for (std::int64_t i = 0; i < n_; ++i) {
-                const double re = x[i * width_ + c], im = parts == 1 ? 0 : x[(n_ + i) * width_ + c];
-                to[parts * i] = re;
-                if constexpr (parts == 2) {
-                    to[2 * i + 1] = -im;
-                    to[2 * (n_ + i)] = im, to[2 * (n_ + i) + 1] = re;
-                }
-            }
-            for (std::int64_t i = 0; i < size; ++i) right[c * size + i] = rights_[i * width_ + c];
-        }
-        exact_kernels().residual(size, n_, a.rows, true, parts * count_, turned, right, r, block, 1);
-        for (std::int64_t c = 0; c < count_; ++c)
-            for (std::int64_t i = 0; i < size; ++i) residual_[i * width_ + c] = r[c * size + i];
     }
 
     // Squares of numbers beyond 1e150 overflow, and of those below 1e-160 vanish: that makes the gate
@@ -658,7 +671,7 @@ template <int parts, class T> class ExpressColumns {
 
     // The backward error in the given scale. As in algorithms/scaling.py, a scaled solution below 2^-900 is
     // none, and the norm of x is rather too small than infinite.
-    double scaled_error(const ExpressMatrix<parts, T>& a, std::int64_t c) const {
+    double scaled_error(const Matrix& a, std::int64_t c) const {
         double x_norm = 0, b_norm = 0, r_norm = 0, y_norm = 0;
         const auto compare = [](double& result, double size) {
             if (size > result || size != size) result = size;

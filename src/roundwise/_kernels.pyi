@@ -257,6 +257,7 @@ def express_solve(
     a: NDArray[Any],
     b: NDArray[Any],
     x: NDArray[Any],
+    look: bool,
     factor: str,
     tolerance: float,
     growth: float,
@@ -348,6 +349,49 @@ def express_substitute(
     most: float,
     block: int,
     forward: bool,
+    /,
+) -> tuple[int, float, float, int]: ...
+def structured_look(a: NDArray[Any], /) -> tuple[int, int, int]: ...
+def structured_orders(a: NDArray[Any], rows: _Index, columns: _Index, /) -> bool: ...
+def structured_solve(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    x: NDArray[Any],
+    kind: int,
+    below: int,
+    above: int,
+    threads: int,
+    tolerance: float,
+    growth: float,
+    block_error: float,
+    exact_error: float,
+    suspicious: float,
+    least: float,
+    most: float,
+    block: int,
+    /,
+) -> tuple[int, float, float, int, int]: ...
+
+class StructuredFactors:
+    @property
+    def accepted(self) -> bool: ...
+
+def structured_factorize(
+    a: NDArray[Any], kind: int, below: int, above: int, suspicious: float, /
+) -> StructuredFactors: ...
+def structured_substitute(
+    factors: StructuredFactors,
+    b: NDArray[Any],
+    x: NDArray[Any],
+    threads: int,
+    tolerance: float,
+    growth: float,
+    block_error: float,
+    exact_error: float,
+    suspicious: float,
+    least: float,
+    most: float,
+    block: int,
     /,
 ) -> tuple[int, float, float, int]: ...
 def express_substitute_stack(

@@ -1,5 +1,6 @@
 """The threads that kernels share: several callers, forks, affinity, and limits that others set."""
 
+import math
 import os
 import subprocess
 import sys
@@ -263,3 +264,34 @@ GROUP = "sys/fs/cgroup"
 )
 def test_control_groups(tmp_path, files, cores):
     assert threads.paid_cores(written(tmp_path, files)) == cores
+
+
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [
+        ({}, math.inf),
+        ({"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:       7 kB\n"}, 7 * 1024),
+        (  # files in the cache can be dropped; a group cannot use more than the one above it
+            {
+                "proc/meminfo": "MemAvailable: 1000 kB\n",
+                "proc/self/cgroup": "0::/a\n",
+                f"{GROUP}/a/memory.max": "max\n",
+                f"{GROUP}/a/memory.current": "300000\n",
+                f"{GROUP}/memory.max": "500000\n",
+                f"{GROUP}/memory.current": "400000\n",
+                f"{GROUP}/memory.stat": "anon 1\ninactive_file 50000\n",
+            },
+            150000,
+        ),
+        (
+            {
+                "proc/self/cgroup": "3:cpu:/d\n5:memory:/d\n",
+                f"{GROUP}/memory/d/memory.limit_in_bytes": "1000\n",
+                f"{GROUP}/memory/d/memory.usage_in_bytes": "1200\n",
+            },
+            0,
+        ),
+    ],
+)
+def test_free_memory(tmp_path, files, free):
+    assert threads.free_memory(written(tmp_path, files)) == free

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import rational
+from scipy import sparse
 
 import roundwise as rw
 from roundwise import _kernels
@@ -322,10 +323,27 @@ def test_the_kernel_refuses_what_would_leave_its_arrays():
         (A[None], b, x),
     ):
         with pytest.raises(ValueError, match="pass"):
-            _kernels.express_solve(*bad, "fp64", *gate, False)
+            _kernels.express_solve(*bad, False, "fp64", *gate, False)
     with pytest.raises((ValueError, BufferError)):
-        _kernels.express_solve(A, b, np.asfortranarray(x), "fp64", *gate, False)
+        _kernels.express_solve(A, b, np.asfortranarray(x), False, "fp64", *gate, False)
     with pytest.raises(ValueError, match="another format"):
-        _kernels.express_solve(A, b, x, "fp8", *gate, False)
+        _kernels.express_solve(A, b, x, False, "fp8", *gate, False)
     with pytest.raises(ValueError, match="block is negative"):
-        _kernels.express_solve(A, b, x, "fp64", *gate[:-1], -1, False)
+        _kernels.express_solve(A, b, x, False, "fp64", *gate[:-1], -1, False)
+
+
+@pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
+def test_what_is_refused_is_the_first_attempt():
+    hilbert = 1.0 / np.add.outer(np.arange(12), np.arange(1, 13))
+    for M, method in ((hilbert, "lu"), (sparse.csr_array(hilbert), "lu")):
+        solution = rw.solve(M, np.ones(12), full_output=True)
+        first, *rest = solution.attempts
+        assert (first.converged, first.nbe, first.x) == (False, np.inf, None)
+        assert rw.Action.parse(first.action).method == method
+        assert rest[-1].converged
+        assert solution.status == "escalated"
+        assert first.reason in solution.explain()
+        assert np.array_equal(solution.x, rw.solve(M, np.ones(12)))
+    with pytest.raises(rw.SolveFailed, match="singular") as caught:
+        rw.solve(np.ones((5, 5)), np.arange(5.0))
+    assert len(caught.value.attempts) == 2

@@ -60,7 +60,8 @@ def test_low_factors_find_the_direction_that_they_have_lost(kappa):
     A, x, b = exact_system(200, kappa, 0)
     solution = solved(A, b, policy="fp32")
     assert solution.action == "lu:fp32-fp64-fp64-fp64x2"
-    assert solution.status == "accepted"
+    first, last = solution.attempts  # one compiled call does not look for the direction
+    assert (first.action, first.converged, last.converged) == (last.action, False, True)
     assert solution.iterations <= 6
     assert error(solution.x, x) <= 4 * U
 

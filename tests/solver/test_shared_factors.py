@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import roundwise as rw
+from roundwise.solver import factored
 
 SHARED = """
 import sys
@@ -57,6 +58,22 @@ def test_many_solves_pay_for_better_factors():
     assert np.allclose(X[:, 0], first)
     assert F.solve(B, full_output=True).x.tobytes() == X.tobytes()
     assert F.refactor(A + 1.0).format == "lu fp32"
+
+
+def test_better_factors_wait_for_memory(monkeypatch):
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((700, 700)), rng.standard_normal((700, 400))
+    F = rw.factor(A, policy="fp32")
+    F._factored._fixed = False  # as if a policy had chosen
+    monkeypatch.setattr(factored, "free_memory", lambda: 8.0 * 700**2)
+    for _ in range(4):
+        F.solve(B)
+    assert F.format == "lu fp32"
+    assert F.history == ("FP64 factors would pay, but there is no memory for them.",)
+    monkeypatch.setattr(factored, "free_memory", lambda: np.inf)
+    for _ in range(4):
+        F.solve(B)
+    assert F.format == "lu fp64"
 
 
 def test_threads_may_ask_for_error_bounds_while_others_climb():

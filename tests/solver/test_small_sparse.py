@@ -14,6 +14,7 @@ from roundwise.problems import convection_diffusion_2d, poisson_2d
 from roundwise.problems.pde import laplace_3d
 from roundwise.solver import express_sparse as express_module
 from roundwise.solver import front_door
+from roundwise.solver.express import ExpressAnswer
 from roundwise_studies.default_policy.matrices import saddle_point
 
 U = 2.0**-53
@@ -35,7 +36,7 @@ def at_once(monkeypatch):
 
     def noted_tiny(*args):
         found = attempt_tiny(*args)
-        if found is not None:
+        if isinstance(found, ExpressAnswer):
             tried.append(found.x)
         return found
 
@@ -83,7 +84,7 @@ def test_what_fails_goes_the_ordinary_way(at_once):
     for shape in ((N + 1,), (N, 1, 1)):
         with pytest.raises(ValueError, match="b has"):
             rw.solve(sparse.csr_array(A), np.ones(shape))
-    assert all(x is None for x in at_once)
+    assert not any(isinstance(x, np.ndarray) for x in at_once)
 
 
 def test_huge_and_tiny_numbers_are_scaled_first():

@@ -12,10 +12,9 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.backends.native.structured import structured_method, triangular_orders
-from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.structures import NAMES
 
-N = STRUCTURED_FROM + 40
+N = 340
 
 
 def full(n=N, seed=0):

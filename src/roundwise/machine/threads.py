@@ -289,6 +289,41 @@ def paid_cores(root: Path = Path("/")) -> int:
     return min(limits)
 
 
+def free_memory(root: Path = Path("/")) -> float:
+    """The bytes that this process can still take without swapping; infinite if nobody knows.
+
+    What Linux calls available, and what control groups leave: their limit, less what is used and
+    cannot be dropped.
+    """
+    found = [math.inf]
+    for line in _lines(root / "proc/meminfo"):
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            found.append(1024.0 * int(rest.split()[0]))
+    for line in _lines(root / "proc/self/cgroup"):
+        number, _, tail = line.partition(":")
+        controllers, _, group = tail.partition(":")
+        mounted = root / "sys/fs/cgroup"
+        if number == "0" and not controllers:
+            names = "memory.max", "memory.current", "inactive_file"
+            found += [_left(folder, *names) for folder in _upwards(mounted, group)]
+        elif "memory" in controllers.split(","):
+            names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+            found += [_left(folder, *names) for folder in _upwards(mounted / "memory", group)]
+    return max(0.0, min(found))
+
+
+def _left(folder: Path, limit: str, used: str, dropped: str) -> float:
+    """What a control group leaves of its limit; infinite if it has none."""
+    most, taken = ("".join(_lines(folder / name)).strip() for name in (limit, used))
+    if not (most.isdecimal() and taken.isdecimal()):
+        return math.inf
+    cached = [
+        line.split()[1] for line in _lines(folder / "memory.stat") if line.split()[:1] == [dropped]
+    ]
+    return float(most) - float(taken) + sum(map(float, cached))
+
+
 def _upwards(mounted: Path, group: str) -> list[Path]:
     """The folder of a group and those above it; in a container, only the last may be there."""
     path = PurePosixPath(group.lstrip("/"))

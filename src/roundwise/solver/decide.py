@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from roundwise.actions import Action, ActionSpace
 from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.backends import Backend
@@ -35,10 +37,12 @@ Learn = Callable[[Sequence[Outcome], float], None]
 """Takes the attempts of a solve, and its seconds."""
 
 STRUCTURED_FROM = 300
-"""The smallest n for which bands and triangles are looked for: LU of smaller ones is as fast."""
+"""The smallest n for which bands and triangles are looked for: LU of smaller ones is as fast. A
+price in unknowns; ``python benchmarks/envelope.py`` draws such systems of sizes on both sides."""
 
 SYMMETRIC_ON_DEVICE_FROM = 1500
-"""The smallest n for which a matrix on a GPU is compared with its transpose."""
+"""The smallest n for which a matrix on a GPU is compared with its transpose. A price in unknowns
+that no command measures yet."""
 
 BY_CUDSS = "FP64 by cuDSS: most of its time goes into the order, so that FP32 gains none."
 """Why nothing is counted for a sparse system that is to be solved on a GPU. A fact of the times
@@ -46,7 +50,15 @@ that `benchmarks/bench_cudss.py` takes (H200): counting takes four times as long
 
 PATIENCE, LEAST_LIMIT = 3.0, 0.1
 """A sparse factorization is stopped, and the next method tried, after PATIENCE times the seconds
-expected of the safe action, but not before LEAST_LIMIT seconds."""
+expected of the safe action, but not before LEAST_LIMIT seconds. A taste: counts are seldom off by
+that much, and a solve that is stopped has lost no more than it would take safely."""
+
+
+IN_SINGLE = (
+    "FP32: A is in single precision, and so are answers for such b. Backward stable factors in "
+    "that format pass their gate without a correction, in half the time."
+)
+"""Why facts of FP64's gate are not asked for FP32's: a fact of LU and Cholesky (Higham, 9.3)."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +154,7 @@ def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> 
     if seen is None:
         return replace(_priced(policy, system, known, None), orders=orders)
     plans, backend = ranks.plans(seen), system.backend
-    key = backend, backend.methods(*system.kind), system.kind
+    key = backend, backend.methods(*system.kind), system.kind, system.dtype == np.float32
     if (plan := plans.get(key)) is None:
         plan = plans[key] = _priced(policy, system, known, seen)
     return plan if orders is None else replace(plan, orders=orders)
@@ -167,8 +179,16 @@ def _priced(policy: DeployedPolicy, system: System, known: dict[str, float], see
         reason += f" (A complex unknown counts as {AS_LARGE:.2g} real ones.)"
     limit = _time_limit(ranks, ranking) if system.is_sparse else None
     first = ranks.space[ranking.first]
+    if learn is None and _suffices_in_single(first, system):
+        first, reason = Action([FP32, *first[1:]], first.method), IN_SINGLE
     budget = ranks.gmres_budget(system.n)
     return Plan(ladder_from(first, system), reason, learn, None, limit, budget)
+
+
+def _suffices_in_single(action: Action, system: System) -> bool:
+    """Whether factors in FP32 take the place of the action's."""
+    is_dense = system.place is None and not system.is_sparse and system.dtype == np.float32
+    return is_dense and action[0] == FP64 and action.method in ("lu", "cholesky")
 
 
 def _time_limit(policy: Policy, ranking: Ranking) -> float | None:

@@ -27,13 +27,14 @@ from roundwise.algorithms.deflation import SPAN
 from roundwise.algorithms.verified_lu import VerifiedLU
 from roundwise.backends.native import exact
 from roundwise.backends.native.small_sparse import random_vector
-from roundwise.backends.native.structured import structured_method
+from roundwise.backends.native.structured import BAND, PERHAPS_PERMUTED, Found, structured_method
 from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic, spinning_threads_aside
 from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import STRUCTURED_FROM
+from roundwise.solver.express_structured import ACCEPTED, NO_STRUCTURE, UNKNOWN, solve_permuted
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.policy_argument import default_policy
 from roundwise.solver.solution import Solution
@@ -107,6 +108,8 @@ class ExpressAnswer(NamedTuple):
     corrections: int = 0
     forward: bool = False
     """Whether x is right to a few units in the last place."""
+    structure: Found = UNKNOWN
+    """What was known of the zeros of A, for other methods than LU."""
 
 
 class ExpressFactors(Protocol):
@@ -141,33 +144,100 @@ def express(
     bound: float | None = None,
     factor: str = FP64.name,
     forward: bool = False,
+    structure: Found | None = None,
 ) -> ExpressAnswer | None:
-    """A system with n < bound by one call; None if it is refused, or is no such system.
+    """What `attempt` accepts; None for all else."""
+    found = attempt(A, b, tol, bound, factor, forward, structure)
+    return found if isinstance(found, ExpressAnswer) else None
+
+
+class Refused(NamedTuple):
+    """An x that did not pass the gate, or shows signs of few right digits."""
+
+    method: str = "lu"
+
+    def outcome(self, factor: Any, forward: bool, seconds: float) -> Outcome:
+        """The first attempt of whoever goes on."""
+        return Outcome(
+            OutcomeStatus.STAGNATED,
+            None,
+            reason="in one call, x did not pass the gate, or showed signs of few right digits",
+            action=express_action(factor, forward, self.method).text,
+            arithmetic="native",
+            seconds=seconds,
+        )
+
+
+REFUSED = Refused()
+
+
+def attempt(
+    A: Any,
+    b: Any,
+    tol: float | None,
+    bound: float | None = None,
+    factor: str = FP64.name,
+    forward: bool = False,
+    structure: Found | None = None,
+) -> ExpressAnswer | Refused | None:
+    """A system by one call, if n < bound or A is a band or triangle; None if it is no such system.
 
     Dense A and b are NumPy's own arrays: others give None, and never an error. `bound` is the
     `express_below` of a policy, None for that of the default one. `factor` is the format of the
     factors, FP64 or one below; with `forward`, x itself is right to a few units in the last place.
-    Sparse systems: `express_sparse.py`.
+    `structure` is what is known of A's zeros, `UNKNOWN` if they are to be looked for; with None,
+    and with `forward`, bands and triangles are left to the general path. Sparse systems:
+    `express_sparse.py`.
     """
     if not type(A) is type(b) is np.ndarray:
         return None
     known = known_of(A.shape, A.dtype, b.shape, b.dtype, tol, factor, forward)
     if known is None:
-        return _converted(A, b, tol, bound, factor, forward)
-    if known.size >= ALWAYS_SMALL or bound is not None:
-        if not known.size < (default_policy().express_below if bound is None else bound):
-            return None
-        if known.n >= STRUCTURED_FROM and A.dtype.kind == "f" and has_structure(A):
-            return None
-    return _run(A, b, known)
+        return _converted(A, b, tol, bound, factor, forward, structure)
+    structure = None if forward else structure
+    below = bound is None and known.size < ALWAYS_SMALL
+    below = below or known.size < (default_policy().express_below if bound is None else bound)
+    look = structure == UNKNOWN
+    if structure is not None and not (look and below and known.is_compiled):
+        found = _structured(A, b, known, structure)
+        if found is not None:
+            return found
+    if not below:
+        return None
+    large = known.n >= STRUCTURED_FROM and A.dtype.kind == "f"
+    if large and (looks_positive_definite(A) or (structure is None and has_structure(A))):
+        return None
+    return _run(A, b, known, look) or REFUSED
 
 
-def _run(A: Array, b: Array, known: Known) -> ExpressAnswer | None:
+def _structured(
+    A: Array, b: Array, known: Known, structure: Found
+) -> ExpressAnswer | Refused | None:
+    """The answer for a band or a triangle; None if A is none."""
+    x, threads, gate = np.empty(b.shape, known.dtype), factorization_threads(), known.gate
+    kind, below, above = structure
+    found = _kernels.structured_solve(A, b, x, kind, below, above, threads, *gate)
+    if found[0] == NO_STRUCTURE and found[4] == PERHAPS_PERMUTED:
+        found = solve_permuted(A, b, x, gate, threads) or found
+    status, error, ratio, steps, kind = found
+    if status == NO_STRUCTURE:
+        return None
+    method = "banded" if kind == BAND else "triangular"
+    if status != ACCEPTED:
+        return Refused(method)
+    told = method, known.factor, steps, False, structure
+    return ExpressAnswer(x, known.unit * error, known.tolerance, ratio, *told)
+
+
+def _run(A: Array, b: Array, known: Known, look: bool = False) -> ExpressAnswer | Refused | None:
+    """By LU, but with `look` a small band or triangle as such."""
     if not known.is_compiled:
         return None if known.forward else _by_threads(A, b, known)
     given = with_witness(b, known.factor)
     x = np.empty(given.shape, known.dtype)
-    status, error, pivot_ratio, steps = _kernels.express_solve(A, given, x, *known.arguments)
+    status, error, pivot_ratio, steps = _kernels.express_solve(A, given, x, look, *known.arguments)
+    if status == NO_STRUCTURE:  # or rather, one that may be used
+        return _structured(A, b, known, UNKNOWN) or _run(A, b, known)
     if status != 0:
         return None
     x = x if given is b else without_witness(x, b)
@@ -195,14 +265,20 @@ def without_witness(x: Array, b: Array) -> Array:
 
 
 def _converted(
-    A: Array, b: Array, tol: float | None, bound: float | None, factor: str, forward: bool
-) -> ExpressAnswer | None:
+    A: Array,
+    b: Array,
+    tol: float | None,
+    bound: float | None,
+    factor: str,
+    forward: bool,
+    structure: Found | None,
+) -> ExpressAnswer | Refused | None:
     """The same for numbers of other types that double precision can hold, integers for example."""
     if A.dtype in EXPRESS_TYPES and b.dtype in EXPRESS_TYPES:
         return None  # the shapes are no system's
     if not all(np.can_cast(array.dtype, np.complex128) for array in (A, b)):
         return None
-    return express(as_known_type(A), as_known_type(b), tol, bound, factor, forward)
+    return attempt(as_known_type(A), as_known_type(b), tol, bound, factor, forward, structure)
 
 
 def as_known_type(A: Array) -> Array:
@@ -273,8 +349,11 @@ def _measured(answer: ExpressAnswer, A: Any, b: Array, tol: float | None) -> flo
     dense = as_known_type(A)
     b = as_known_type(b)
     known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol, answer.factor, answer.forward)
-    found = None if known is None else _run(dense, b, known)
-    if found is None or not np.array_equal(found.x, answer.x):
+    found: ExpressAnswer | Refused | None = None
+    if known is not None:
+        is_lu = answer.method == "lu"
+        found = _run(dense, b, known) if is_lu else _structured(dense, b, known, answer.structure)
+    if not isinstance(found, ExpressAnswer) or not np.array_equal(found.x, answer.x):
         return math.nan
     return found.backward_error
 
@@ -354,8 +433,8 @@ def _known(
 
 
 def has_structure(A: Array) -> bool:
-    """Whether another method than LU may be faster."""
-    return structured_method(A) is not None or looks_positive_definite(A)
+    """Whether a real A is a band or a triangle."""
+    return structured_method(A) is not None
 
 
 def _by_threads(A: Array, b: Array, known: Known) -> ExpressAnswer | None:

@@ -8,13 +8,24 @@ import numpy as np
 
 import roundwise._kernels as _kernels
 from roundwise.algorithms.verified_lu import VerifiedLU
+from roundwise.backends.native.structured import (
+    LOWER,
+    NONE,
+    PERHAPS_PERMUTED,
+    Found,
+    RowsAndColumns,
+    look_at,
+    triangular_orders,
+)
+from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP64
-from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
+from roundwise.machine.threads import factorization_threads, ieee_arithmetic, spinning_threads_aside
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.express import (
     ONE_THREAD_UP_TO,
     Array,
     ExpressAnswer,
+    Known,
     answer_of,
     as_known_type,
     has_structure,
@@ -24,6 +35,7 @@ from roundwise.solver.express import (
     with_witness,
     without_witness,
 )
+from roundwise.solver.express_structured import ACCEPTED, UNKNOWN
 from roundwise.solver.system import AS_LARGE
 
 
@@ -33,6 +45,8 @@ class DenseFactors:
     With `forward`, answers are right to a few units in the last place. The factors of the transpose
     are made when they are first asked for.
     """
+
+    method, structure = "lu", UNKNOWN
 
     def __init__(
         self, A: Array, tol: float | None, factor: str, forward: bool, own: bool = False
@@ -66,6 +80,9 @@ class DenseFactors:
                 return None
             converted = as_known_type(b)
             return None if converted is b else self.solve(converted, trans)
+        return self._solved(b, known)
+
+    def _solved(self, b: Array, known: Known) -> ExpressAnswer | None:
         given = with_witness(b, self.factor)
         x = np.empty(given.shape, known.dtype)
         rest = known.rest
@@ -92,18 +109,65 @@ class DenseFactors:
             return self.solve(b, "N")
         if self._across is None:
             with ieee_arithmetic():
-                self._across = DenseFactors(
-                    self.A.T, self._tol, self.factor, self._forward, own=True
-                )
+                self._across = self._transpose()
         if not self._across.accepted or type(b) is not np.ndarray:
             return None
         conjugate = trans in ("H", 2) and self._form.dtype.kind == "c"
         found = self._across.solve(b.conj() if conjugate else b, "N")
         return found._replace(x=found.x.conj()) if found is not None and conjugate else found
 
+    def _transpose(self) -> DenseFactors:
+        return DenseFactors(self.A.T, self._tol, self.factor, self._forward, own=True)
+
+
+class StructuredFactors(DenseFactors):
+    """A triangle, perhaps with rows and columns in disorder, or the LU of a band, in FP64."""
+
+    def __init__(self, A: Array, tol: float | None, found: Found, own: bool = False) -> None:
+        self.structure = found
+        self._orders: RowsAndColumns | None = None
+        self.method = found.method
+        super().__init__(A, tol, FP64.name, False, own)
+
+    def _made(self, suspicious: float, scaled: bool) -> Any:
+        found, form = self.structure, self._form
+        if found.kind == PERHAPS_PERMUTED:
+            self._orders = triangular_orders(form)
+            if self._orders is None:
+                return None
+            rows, columns = self._orders
+            found, form = Found(LOWER), form[rows][:, columns]
+        return _kernels.structured_factorize(form, *found, suspicious)
+
+    @property
+    def accepted(self) -> bool:
+        return self._kept is not None and bool(self._kept.accepted)
+
+    def _solved(self, b: Array, known: Known) -> ExpressAnswer | None:
+        x = np.empty(b.shape, known.dtype)
+        given = b if self._orders is None else b[self._orders[0]]
+        threads = factorization_threads()
+        status, error, ratio, steps = _kernels.structured_substitute(
+            self._kept, given, x, threads, *known.gate
+        )
+        if status != ACCEPTED:
+            return None
+        if self._orders is not None:
+            ordered, x = x, np.empty(b.shape, known.dtype)
+            x[self._orders[1]] = ordered
+        error *= known.unit
+        structure = self.structure if self._orders is None else UNKNOWN
+        told = self.method, FP64.name, steps, False, structure
+        return ExpressAnswer(x, error, known.tolerance, ratio, *told)
+
+    def _transpose(self) -> DenseFactors:
+        return StructuredFactors(self.A.T, self._tol, self.structure.transpose, own=True)
+
 
 class ThreadedFactors:
     """LU in FP64 of a dense matrix that several threads factorize: `ExpressFactors`."""
+
+    method, structure = "lu", UNKNOWN
 
     def __init__(self, A: Array, tol: float | None, own: bool = False) -> None:
         form = as_known_type(A)
@@ -142,19 +206,30 @@ def dense_factors(
     factor: str = FP64.name,
     forward: bool = False,
     own: bool = False,
+    structure: Found | None = None,
 ) -> DenseFactors | ThreadedFactors | None:
-    """Factors of a dense matrix with n < bound by one call; None if it is refused, or not such.
+    """Factors of a dense matrix by one call, if n < bound or if it is a band or triangle.
 
-    `own`: nobody else has A, so that it need not be copied.
+    `own`: nobody else has A, so that it need not be copied. `structure` is as for `express`. None
+    if the matrix is refused, or not such.
     """
     if type(A) is not np.ndarray or A.ndim != 2 or not 0 < len(A) == A.shape[1]:
         return None
     if not np.can_cast(A.dtype, np.complex128):
         return None
+    if structure is not None and not forward:
+        found = look_at(as_known_type(A)) if structure == UNKNOWN else structure
+        if found.kind != NONE:
+            with_structure = StructuredFactors(A, tol, found, own)
+            if with_structure.accepted:
+                return with_structure
+            if found.kind != PERHAPS_PERMUTED:
+                return None
     n = len(A)
     if not (AS_LARGE * n if A.dtype.kind == "c" else n) < bound:
         return None
-    if n >= STRUCTURED_FROM and A.dtype.kind == "f" and has_structure(A):
+    look = n >= STRUCTURED_FROM and A.dtype.kind == "f"
+    if look and (looks_positive_definite(A) or (structure is None and has_structure(A))):
         return None
     made = kept_factors(A, tol, factor, forward, own)
     return made if made.accepted else None

@@ -41,10 +41,12 @@ from roundwise.solver.express import (
     AT_ONCE,
     EXPRESS_TYPES,
     ONE_THREAD_UP_TO,
+    REFUSED,
     Array,
     ExpressAnswer,
+    Refused,
     as_known_type,
-    express,
+    attempt,
     gate_of,
     known_of,
     solution_of,
@@ -201,10 +203,10 @@ def is_same_pattern(lu: SparseLU, A: Any) -> bool:
     )
 
 
-def tiny_sparse(A: Any, b: Any, wanted: Wanted) -> ExpressAnswer | None:
-    """A sparse system with n < ALWAYS_SMALL by one compiled call; None if it is refused.
+def tiny_sparse(A: Any, b: Any, wanted: Wanted) -> ExpressAnswer | Refused | None:
+    """A sparse system with n < ALWAYS_SMALL by one compiled call; None if it is no such system.
 
-    None, too, if it is no such system; it raises nothing.
+    It raises nothing.
     """
     if type(b) is not np.ndarray or A.ndim != 2 or not 0 < A.shape[0] < ALWAYS_SMALL:
         return None
@@ -233,7 +235,7 @@ def tiny_sparse(A: Any, b: Any, wanted: Wanted) -> ExpressAnswer | None:
     except ValueError:  # an array is not contiguous: the general path copies it
         return None
     if status != 0:
-        return None
+        return REFUSED
     x = x if given is b else without_witness(x, b)
     error, tolerance = known.unit * error, known.tolerance
     asked = wanted.factor, steps, wanted.forward
@@ -247,7 +249,7 @@ def express_sparse(
     bound: float,
     panels: bool = True,
     known: Iterable[SparseFactors] = (),
-) -> tuple[ExpressAnswer | Orders | None, SparseFactors | None]:
+) -> tuple[ExpressAnswer | Orders | Refused | None, SparseFactors | None]:
     """A system with a square sparse A at once: its answer, and factors that may serve again.
 
     Where no x is returned, there may be orders of A's pattern that a decision can go on with;
@@ -269,9 +271,9 @@ def express_sparse(
     lu = read_sparse(A, "A", wanted.transposed)
     columns = b.size // len(b)
 
-    def as_dense() -> ExpressAnswer | None:
+    def as_dense() -> ExpressAnswer | Refused | None:
         dense = dense_of(lu, A.dtype)
-        return express(dense, b, wanted.tol, bound, wanted.factor, wanted.forward)
+        return attempt(dense, b, wanted.tol, bound, wanted.factor, wanted.forward)
 
     may_be_dense = not wanted.forward or lu.n <= ONE_THREAD_UP_TO
     if may_be_dense and is_for_dense(lu, columns):
@@ -288,7 +290,7 @@ def express_sparse(
         return found if isinstance(found, Orders) else None, None
     factors = SparseFactors(A, lu, wanted)
     answer = factors.solve(b)
-    return answer, None if answer is None else factors
+    return answer or Refused(METHOD), None if answer is None else factors
 
 
 def _rival(shape: Shape) -> float:
@@ -340,7 +342,7 @@ def sparse_solution_of(
             made = factors.renewed(A, wanted._replace(factor=answer.factor))
             return None if made is None else made.solve(b)
         found: Any = tiny_sparse(A, b, wanted)
-        if found is None:
+        if not isinstance(found, ExpressAnswer):
             found, _ = express_sparse(A, b, wanted, bound)
         return found if isinstance(found, ExpressAnswer) else None
 

@@ -29,7 +29,7 @@ from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
 from roundwise.costs.prices import current_prices
 from roundwise.formats import FP32, FP64, FloatFormat
-from roundwise.machine.threads import spinning_threads_aside
+from roundwise.machine.threads import free_memory, spinning_threads_aside
 from roundwise.methods import METHODS
 from roundwise.methods.contract import Shape
 from roundwise.solver.decide import Plan
@@ -187,7 +187,7 @@ class Factored:
             for level in range(self._level + 1, len(self.ladder))
             if self.ladder[level][0] == FP64 and self.ladder[level].method == action.method
         ]
-        method, n = METHODS.get(action.method), self.matrix.n
+        method, n = METHODS.get(action.method), self.matrix.profiled.n
         if not higher or method is None or method.price is None:
             return
         prices, shape = current_prices(), Shape(n, n * n, columns)
@@ -195,7 +195,9 @@ class Factored:
         if low is None or high is None:
             return
         self._spent += steps * low.step
-        if self._spent > high.factor:
+        if self._spent > high.factor and self._lacks_memory():
+            self._spent = 0.0  # ask again when corrections have cost as much once more
+        elif self._spent > high.factor:
             with self._climbing:
                 if self._upgraded_from is None and self.ladder[self._level] == action:
                     self._upgraded_from, self._level, self._factors = self._level, higher[0], None
@@ -203,6 +205,14 @@ class Factored:
                         f"FP64 factors from the next solve on: corrections with {action[0]} ones "
                         "have cost as much."
                     )
+
+    def _lacks_memory(self) -> bool:
+        """Whether FP64 factors, and the array that they are made of, would exceed what is free."""
+        entries = float(self.matrix.n) ** 2 / (2 if self.matrix.is_complex else 1)
+        lacks = 2 * FP64.storage_bytes * entries > free_memory()
+        if lacks and not self.history:
+            self.history.append("FP64 factors would pay, but there is no memory for them.")
+        return lacks
 
     def discard(self) -> None:
         """Tells that there will be no other solve."""

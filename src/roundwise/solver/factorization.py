@@ -15,17 +15,24 @@ from numpy.typing import NDArray
 from roundwise._csr import checked_sparse
 from roundwise._forking import fork_safe_lock
 from roundwise.actions import Action
-from roundwise.algorithms import VerifiedSolve
+from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.backends import Analysis
 from roundwise.backends.arrays import is_sparse
+from roundwise.backends.native.structured import Found
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.climb import climb
 from roundwise.solver.decide import Learn, Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
 from roundwise.solver.express import AT_ONCE, ExpressAnswer, ExpressFactors, solution_of
-from roundwise.solver.express_factors import kept_factors
+from roundwise.solver.express_factors import (
+    DenseFactors,
+    StructuredFactors,
+    ThreadedFactors,
+    kept_factors,
+)
+from roundwise.solver.express_structured import UNKNOWN
 from roundwise.solver.factored import Factored, Tried, with_pattern_of
 from roundwise.solver.inputs import (
     GivenColumns,
@@ -511,16 +518,29 @@ class Factorization:
         factored = self._factored
         plan = replace(factored.plan, learn=None, orders=None, time_limit=None)
         options = Options(self._tol, accuracy=self._accuracy)
-        A = factor = None
-        is_dense = self._small is not None and not self._is_sparse
-        if is_dense and self._present.express is not None:
-            A, factor = self._present.express.A, self.action[0].name
-        return _remade, (factored.matrix, plan, options, factored.level, A, factor)
+        A, express = None, None if self._is_sparse else self._present.express
+        factor = structure = None
+        if self._small is not None and isinstance(express, DenseFactors | ThreadedFactors):
+            A, factor, structure = express.A, express.factor, express.structure
+        return _remade, (factored.matrix, plan, options, factored.level, A, factor, structure)
 
 
-def solved_once(F: Factorization, b: Any, full_output: bool) -> Any:
-    """Solve once, then release the factors' memory; a `Solution` does that once it is read."""
-    answer = F.solve(b, full_output=full_output)
+def solved_once(
+    F: Factorization, b: Any, full_output: bool, before: tuple[Outcome, ...] = ()
+) -> Any:
+    """Solve once, then release the factors' memory; a `Solution` does that once it is read.
+
+    `before` are attempts that failed: the first rungs of what is told.
+    """
+    try:
+        answer = F.solve(b, full_output=full_output)
+    except SolveFailed as failure:
+        failure.attempts = (*before, *failure.attempts)
+        raise
+    if full_output and before:
+        spent = answer.timings["factor"] + sum(one.seconds or 0.0 for one in before)
+        attempts, timings = (*before, *answer.attempts), answer.timings | {"factor": spent}
+        answer = replace(answer, attempts=attempts, timings=timings, status="escalated")
     if not full_output:
         F._factored.discard()
     elif (factors := F._factored.handed_over()) is not None:
@@ -542,14 +562,16 @@ def _remade(
     level: int,
     A: NDArray[Any] | None = None,
     factor: str | None = None,
+    structure: Found = UNKNOWN,
 ) -> Factorization:
     """What was pickled, starting from the rung that it had reached; A had express factors."""
     with ieee_arithmetic():
-        express = (
-            None
-            if A is None or factor is None
-            else kept_factors(A, options.tol, factor, options.forward)
-        )
+        express: ExpressFactors | None = None
+        if A is not None and factor is not None:
+            if structure == UNKNOWN:
+                express = kept_factors(A, options.tol, factor, options.forward)
+            else:
+                express = StructuredFactors(A, options.tol, structure)
         F = Factorization(system, plan, options, express=express)
         F._present.made = F._factored.renewed(system, level)
         return F

@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.cuda import stacks as on_device
+from roundwise.backends.native.structured import Found
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ieee_arithmetic, spinning_threads_aside
@@ -28,13 +30,13 @@ from roundwise.solver.decide import decide, starts_low
 from roundwise.solver.express import (
     AT_ONCE,
     ExpressAnswer,
-    ExpressFactors,
-    express,
+    Refused,
+    attempt,
     express_action,
     solution_of,
 )
 from roundwise.solver.express_device import express_on_device
-from roundwise.solver.express_factors import dense_factors
+from roundwise.solver.express_factors import DenseFactors, ThreadedFactors, dense_factors
 from roundwise.solver.express_sparse import (
     SparseSequence,
     Wanted,
@@ -43,6 +45,7 @@ from roundwise.solver.express_sparse import (
     sparse_solution_of,
     tiny_sparse,
 )
+from roundwise.solver.express_structured import UNKNOWN, told
 from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
@@ -181,7 +184,7 @@ def solve(
     >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    refused = False
+    refused: tuple[Outcome, ...] | None = None
     if (
         type(A) is type(b) is np.ndarray
         and type(policy) is str
@@ -189,7 +192,7 @@ def solve(
         and accuracy in ("backward", "forward")
         and device is None
         and A.ndim > 1
-        and (assume_a is None or (assume_a in ("general", "gen") and len(A) < ALWAYS_SMALL))
+        and (assume_a is None or _needs_no_look(assume_a, A, accuracy))
     ):
         # One look-up, one compiled call: what n < 50 may take is a few microseconds.
         start, tol, forward = perf_counter(), checked_tolerance(tol), accuracy == "forward"
@@ -204,12 +207,16 @@ def solve(
                     b.ndim == 1,
                 )
                 return _in_memory_of(b, x, A) if overwrite_b else x
-        found = express(given, b, tol, forward=forward)
-        if found is not None:
+        zeros = UNKNOWN if assume_a is None else told(assume_a, transposed)
+        found = attempt(given, b, tol, forward=forward, structure=zeros)
+        if isinstance(found, ExpressAnswer):
             seconds = perf_counter() - start
-            x = solution_of(found, given, b, tol, seconds) if full_output else found.x
+            x = found.x
+            if full_output:
+                said = Options(tol, assume_a, accuracy, lower, transposed)
+                x = solution_of(found, said.meant(A), b, tol, seconds)
             return _in_memory_of(b, x, A) if overwrite_b else x
-        refused = True
+        refused = _refused(found, FP64.name, forward, start)
     elif (
         type(b) is np.ndarray
         and type(policy) is str
@@ -221,16 +228,23 @@ def solve(
         start, tol = perf_counter(), checked_tolerance(tol)
         wanted = Wanted(tol, FP64.name, accuracy == "forward", bool(transposed))
         found = tiny_sparse(A, b, wanted)
-        if found is not None:
+        if isinstance(found, ExpressAnswer):
             x = found.x
             if full_output:
                 seconds = perf_counter() - start
                 x = sparse_solution_of(found, None, A, b, wanted, 0, seconds)
             return _in_memory_of(b, x, A) if overwrite_b else x
-        refused = True
+        refused = _refused(found, FP64.name, wanted.forward, start)
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
     x = solve_system(parse_policy(policy), A, b, options, full_output, device, refused=refused)
     return _in_memory_of(b, x, A) if overwrite_b else x
+
+
+def _needs_no_look(assume_a: Any, A: Array, accuracy: str) -> bool:
+    """Whether one call solves with what `assume_a` tells: of zeros, or nothing of a small A."""
+    if assume_a in ("general", "gen"):
+        return len(A) < ALWAYS_SMALL
+    return accuracy == "backward" and A.ndim == 2 and told(assume_a, False) is not None
 
 
 def solve_system(
@@ -241,11 +255,12 @@ def solve_system(
     full_output: bool = False,
     device: str | None = None,
     patterns: KnownPatterns | None = None,
-    refused: bool = False,
+    refused: tuple[Outcome, ...] | None = None,
 ) -> Any:
     """`solve` with checked options; `patterns` are those that a `Solver` has analysed.
 
-    `refused` says that `express`, or `tiny_sparse`, has been tried with A and b as they are.
+    `refused` has what `express`, or `tiny_sparse`, was tried for with A and b as they are; None if
+    neither was.
     """
     place = None
     if device is not None or not (type(b) is np.ndarray and (type(A) is type(b) or is_sparse(A))):
@@ -278,7 +293,7 @@ def _solved(
     full_output: bool,
     place: Place | None,
     patterns: KnownPatterns | None,
-    refused: bool = False,
+    refused: tuple[Outcome, ...] | None = None,
 ) -> Any:
     """The four steps, for one system or for each of a stack; x is of the kind of b there."""
     given, start = A, perf_counter()
@@ -303,9 +318,10 @@ def _solved(
         if (wanted := wanted_of(asker, options)) is not None:
             bound = math.inf if wanted.is_low else asker.express_below
             before = () if patterns is None else patterns.factors
-            found: Any = None if refused else tiny_sparse(A, b, wanted)
+            found: Any = tiny_sparse(A, b, wanted) if refused is None else None
+            refused = refused or _refused(found, wanted.factor, wanted.forward, start)
             factors = None
-            if found is None:
+            if not isinstance(found, ExpressAnswer):
                 found, factors = express_sparse(A, b, wanted, bound, patterns is None, before)
             if patterns is not None:
                 patterns.keep(factors)
@@ -314,18 +330,21 @@ def _solved(
                     return found.x
                 seconds, reason = perf_counter() - start, reason_of(asker, wanted.factor)
                 return sparse_solution_of(found, factors, A, b, wanted, bound, seconds, reason)
-            orders = found
+            refused = refused or _refused(found, wanted.factor, wanted.forward, start)
+            orders = None if isinstance(found, Refused) else found
         if options.transposed:
             given = A = options.meant(A)
             options, orders = options.rest, None
-    elif place is None and not refused:
+    elif place is None and refused is None:
         tol, bound = options.tol, _express_below(asker, options)
-        dense = express(A, b, tol, bound, express_format(asker), options.forward)
-        if dense is not None:
+        factor, forward = express_format(asker), options.forward
+        found = attempt(A, b, tol, bound, factor, forward, _zeros(asker, options))
+        if isinstance(found, ExpressAnswer):
             if not full_output:
-                return dense.x
+                return found.x
             seconds, reason = perf_counter() - start, reason_of(asker)
-            return solution_of(dense, A, b, tol, seconds, None, reason)
+            return solution_of(found, A, b, tol, seconds, None, reason)
+        refused = _refused(found, factor, forward, start)
     if place is not None and asker is DEFAULT and not full_output:
         x = express_on_device(A, b, options, place)
         if x is not None:
@@ -343,7 +362,14 @@ def _solved(
         seconds = perf_counter() - start
         F = Factorization(system, plan, options, seconds, analyses, once=True)
         del plan
-        return solved_once(F, b, full_output)
+        return solved_once(F, b, full_output, refused or ())
+
+
+def _refused(found: Any, factor: str, forward: bool, start: float) -> tuple[Outcome, ...]:
+    """The attempts of an express call that gave no answer: one, or none if it was not for it."""
+    if not isinstance(found, Refused):
+        return ()
+    return (found.outcome(factor, forward, perf_counter() - start),)
 
 
 def _arrays(A: Any, b: Any) -> tuple[Any, Any]:
@@ -397,6 +423,12 @@ def _express_below(asker: Asker, options: Options) -> int:
     if isinstance(asker, Start) and options.definite:
         return 0  # the format is meant for Cholesky
     return options.express_below(asker.express_below)
+
+
+def _zeros(asker: Asker, options: Options) -> Found | None:
+    """What the express call is told of A's zeros: to look, or to leave them to the policy."""
+    looks = asker.looks_for_structure and options.definite is None
+    return UNKNOWN if looks else None
 
 
 def express_format(asker: Asker) -> str:
@@ -530,11 +562,13 @@ def _factored(
             parts = SmallFactors(SparseSequence(made).next, decided, action, reason)
             return Factorization._of_small(made, parts, options)
 
-    def factorized(matrix: Any, own: bool = False) -> ExpressFactors | None:
-        return dense_factors(matrix, options.tol, bound, factor, options.forward, own)
+    zeros = _zeros(asker, options)
+
+    def factorized(matrix: Any, own: bool = False) -> DenseFactors | ThreadedFactors | None:
+        return dense_factors(matrix, options.tol, bound, factor, options.forward, own, zeros)
 
     if place is None and (express := factorized(array, is_copy)) is not None:
-        action = express_action(factor, options.forward)
+        action = express_action(express.factor, options.forward, express.method)
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)
     del array  # A in another byte order is converted again, into the copy that is kept

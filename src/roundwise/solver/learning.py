@@ -284,6 +284,8 @@ def _prior(asker: Any) -> NeighbourPolicy | None:
 class _Lessons:
     """The policy of one call of a Solver: decides, and passes the outcome on to what learns."""
 
+    looks_for_structure = True
+
     def __init__(self, learner: OnlinePolicy, device: DeviceLearner, may_explore: bool) -> None:
         self._learner, self._device, self._may_explore = learner, device, may_explore
         self.express_below = learner.prior.express_below

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -42,6 +42,10 @@ class Asker(Protocol):
     def express_below(self) -> int:
         """Dense systems on the processor with fewer unknowns are solved in FP64 without asking."""
 
+    @property
+    def looks_for_structure(self) -> bool:
+        """Whether bands and triangles are solved by the express call, of any size."""
+
     def on(self, backend: Backend) -> Start | DeployedPolicy:
         """What decides for systems of a backend; an error that names the fix if it cannot."""
 
@@ -52,6 +56,7 @@ class Start:
 
     actions: tuple[Action, ...]  # without a method: by the one that suits the system
     text: str
+    looks_for_structure: ClassVar[bool] = False  # what was asked for comes first
 
     @property
     def express_below(self) -> int:
@@ -125,6 +130,8 @@ _DEVICE_POLICIES: dict[Any, DevicePolicy] = {}
 class _Default:
     """The shipped policy, read when first asked: importing stays light."""
 
+    looks_for_structure = True
+
     @property
     def express_below(self) -> int:
         return default_policy().express_below
@@ -146,6 +153,7 @@ class _Trained:
     """A policy with the features that it sees."""
 
     deployed: DeployedPolicy
+    looks_for_structure: ClassVar[bool] = False  # it was trained to choose
 
     @property
     def express_below(self) -> int:

@@ -6,12 +6,13 @@ triangle needs no factorization at all.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import bandwidth, lapack
 
+import roundwise._kernels as _kernels
 from roundwise.backends.checks import require_nonzero_diagonal
 from roundwise.backends.contract import ArithmeticFailure, Status, UnsupportedFormat, Vector
 from roundwise.backends.native.storage import finished, nonfinite
@@ -24,48 +25,60 @@ RowsAndColumns = tuple[NDArray[np.int32], NDArray[np.int32]]
 STRUCTURED = ("banded", "triangular")
 """The methods of this file. Every matrix is a band, if a wide one; not every one is a triangle."""
 
-NARROW = 16
-"""A band counts as such if it has less than this share of n diagonals beside the main one. A taste:
-wider bands may be factorized as bands, too, if `methods.structured` priced their copy, which takes
-another n diagonals numbers of memory."""
+NONE, BAND, LOWER, UPPER, PERHAPS_PERMUTED = range(5)
+"""What is found of a matrix (`StructureKind` in cpp/native/structured.hpp)."""
 
-SAMPLES, ZEROS = 16, 0.25
-"""Half of a triangle in disorder is zero: nearly always, at least this share of a grid of 16 x 16
-samples. Entries of others are not counted. A taste."""
+
+class Found(NamedTuple):
+    """Where a matrix has nonzero entries: a kind, and the diagonals beside the main one."""
+
+    kind: int
+    below: int = 0
+    above: int = 0
+
+    @property
+    def transpose(self) -> Found:
+        kind = {LOWER: UPPER, UPPER: LOWER}.get(self.kind, self.kind)
+        return Found(kind, self.above, self.below)
+
+    @property
+    def method(self) -> str:
+        return "banded" if self.kind == BAND else "triangular"
+
+
+def look_at(A: NDArray[Any]) -> Found:
+    """What one pass over a dense A finds, in float32, float64 or their complex types.
+
+    Of a matrix without structure few entries are read. A band counts as such if its LU takes an
+    eighth of the operations of a dense one at most.
+    """
+    return Found(*_kernels.structured_look(A))
 
 
 def structured_method(A: Array) -> str | None:
-    """``"banded"`` or ``"triangular"`` if A is so; of most other matrices few entries are read."""
+    """``"banded"`` or ``"triangular"`` if A is so, perhaps with rows and columns in disorder."""
     return structured_method_and_diagonals(A)[0]
 
 
 def structured_method_and_diagonals(A: Array) -> tuple[str | None, int]:
     """The same and, for a band, the number of diagonals that it has; else 0."""
-    if A[-1, 0] == 0 or A[0, -1] == 0:  # else it is neither, as it stands
-        below, above = bandwidth(A)
-        if below == above == 0 or NARROW * (below + above) < len(A):
-            return "banded", below + above + 1
-        if below == 0 or above == 0:
-            return "triangular", 0
-    return None if triangular_orders(A) is None else "triangular", 0
+    found = look_at(A)
+    if found.kind == PERHAPS_PERMUTED:
+        return None if triangular_orders(A) is None else "triangular", 0
+    if len(A) == 1:
+        return None, 0  # every method is the same
+    if found.kind == BAND:
+        return "banded", found.below + found.above + 1
+    return None if found.kind == NONE else "triangular", 0
 
 
-def triangular_orders(A: Array) -> RowsAndColumns | None:
+def triangular_orders(A: NDArray[Any]) -> RowsAndColumns | None:
     """Orders of rows and columns that make A lower triangular, if counting entries finds them.
 
     Where all entries of the triangle are nonzero, as they are in most, their numbers tell.
     """
-    step = max(1, len(A) // SAMPLES)
-    if np.count_nonzero(A[::step, ::step]) > (1 - ZEROS) * A[::step, ::step].size:
-        return None
-    nonzero = A != 0
-    counts = np.count_nonzero(nonzero, axis=1)
-    rows = np.argsort(counts, kind="stable").astype(np.int32)
-    if (counts[rows] > np.arange(1, len(A) + 1)).any():  # no triangle: nothing is put in order
-        return None
-    columns = np.argsort(-np.count_nonzero(nonzero, axis=0), kind="stable").astype(np.int32)
-    ordered = nonzero[rows][:, columns]
-    return (rows, columns) if bandwidth(ordered.astype(np.int8))[1] == 0 else None
+    rows, columns = np.empty(len(A), np.int32), np.empty(len(A), np.int32)
+    return (rows, columns) if _kernels.structured_orders(A, rows, columns) else None
 
 
 def _require_fp64(method: str, fmt: FloatFormat) -> None:
