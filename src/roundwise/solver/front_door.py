@@ -354,8 +354,9 @@ def _solved(
             seconds, reason = perf_counter() - start, reason_of(asker)
             return solution_of(found, A, b, tol, seconds, None, reason)
         refused = _refused(found, factor, forward, start)
+    looked: dict[str, float] | None = None
     if place is not None and asker is DEFAULT and not full_output:
-        x = express_on_device(A, b, options, place)
+        x, looked = express_on_device(A, b, options, place)
         if x is not None:
             return x
     start = perf_counter()
@@ -364,6 +365,7 @@ def _solved(
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
     backend = backend_for(options.sparse_on)
     system = prepare(A, _columns_of(b), place, round_too=round_too, backend=backend)
+    system = system if looked is None else replace(system, looked=looked)
     known = nullcontext((system, None)) if patterns is None else patterns.borrowed(system)
     with known as (system, analyses):
         plan = decide(system if orders is None else replace(system, orders=orders), asker, options)
