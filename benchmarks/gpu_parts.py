@@ -114,7 +114,7 @@ def definite() -> None:
             "ours": lambda A=A, b=b: rw.solve(A, b, assume_a="positive definite"),
             "posv": lambda A=A, b=b: posv(A, b),
         }
-        for method in ("cholesky:fp64", "cholesky/panels:fp16x2", "lu/diagonal:fp16x2"):
+        for method in ("cholesky:fp64", "cholesky:fp16x2", "lu/diagonal:fp16x2"):
             policy = f"{method}-fp64-fp64-fp64"
             calls[method] = lambda A=A, b=b, policy=policy: rw.solve(A, b, policy=policy)
         told(f"positive definite {n}", medians(calls, 11 if n < 16384 else 3))
@@ -216,7 +216,7 @@ def _parts_of(n: int) -> dict[str, Callable[[], Any]]:
         "LU": lambda: backend.analyse(A, "lu/local").factorize(A, "fp64"),
         "LU fp16x2": lambda: backend.analyse(A, "lu/local").factorize(A, "fp16x2"),
         "Cholesky": lambda: backend.analyse(M, "cholesky").factorize(M, "fp64"),
-        "by panels": lambda: backend.analyse(M, "cholesky/panels").factorize(M, "fp16x2"),
+        "by panels": lambda: backend.analyse(M, "cholesky").factorize(M, "fp16x2"),
         "potrf": lambda: cupy.linalg.cholesky(M),
         "substitution": lambda: F.solve(b),
         "of Cholesky": lambda: C.solve(b),

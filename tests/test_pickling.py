@@ -37,7 +37,7 @@ from roundwise.backends import UnsupportedFormat
 from roundwise.backends.cuda.device import DeviceUnavailable
 from roundwise.backends.engines.contract import EngineError
 from roundwise.costs.rates import ProfileMissingError
-from roundwise.solver.places import DeviceMemoryError
+from roundwise.solver.places import CaptureError, DeviceMemoryError
 from roundwise.solver.trust.knowledge import SystemChanged
 from roundwise_studies.datasets import Dataset
 
@@ -110,6 +110,7 @@ ERRORS = {
         EngineError("no engine"),
         DeviceUnavailable("no GPU"),
         DeviceMemoryError("no memory"),
+        CaptureError("no graph"),
     )
 }
 
@@ -246,7 +247,11 @@ def test_copies_work_as_their_originals_do(samples):
 @pytest.mark.parametrize("accuracy", ["backward", "forward"])
 def test_a_factorization_makes_its_factors_anew(samples, form, accuracy):
     system = samples[rw.LinearSystem]
-    F = rw.factor(form(system.A), accuracy=accuracy, policy="fp32")
+    method, residual = "lu", "fp64x2" if accuracy == "forward" else "fp64"
+    if form is sp.csr_array:
+        method = "superlu/colamd"
+    policy = f"{method}:fp32-fp64-fp64-{residual}"
+    F = rw.factor(form(system.A), accuracy=accuracy, policy=policy)
     solution = F.solve(system.b, full_output=True)
     for twin in copies(F):
         again = twin.solve(system.b, full_output=True)

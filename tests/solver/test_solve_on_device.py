@@ -31,6 +31,7 @@ from roundwise.features import probe
 from roundwise.features.probe import device_row_features
 from roundwise.methods import METHODS
 from roundwise.policies import TabularQ
+from roundwise.policies import device as device_policies
 from roundwise.policies.device import (
     HARD_STEPS,
     HARD_UP_TO,
@@ -40,7 +41,7 @@ from roundwise.policies.device import (
     bits_that_may_suffice,
 )
 from roundwise.rewards import Reward
-from roundwise.solver import front_door, places
+from roundwise.solver import express_device, front_door, places
 from roundwise.solver import system as systems
 from roundwise.solver.decide import decide
 from roundwise.solver.express_device import express_on_device
@@ -775,7 +776,8 @@ def test_the_express_path_gives_the_bits_and_the_action_of_the_general_one(
     monkeypatch.setattr(type(backend), "analyse", noted)
     place = Place(backend, 0, takes_host=False)
     options = Options.checked(None, assume_a, "backward")
-    x = express_on_device(A, b, options, place)
+    x, looked = express_on_device(A, b, options, place)
+    assert looked is None  # n < 3000
     solution = rw.solve(A, b, assume_a=assume_a, full_output=True)
     if x is not None:
         assert np.array_equal(x.get(), solution.x.get())
@@ -798,9 +800,37 @@ def test_the_express_path_refuses_what_needs_a_closer_look(backend):
     ill[:, 1] = ill[:, 0] * (1 + 1e-15)
     for given in (singular, with_nan, ill, 1e200 * A):
         found = express_on_device(cupy.asarray(given), cupy.asarray(b), PLAIN, place)
-        assert found is None
+        assert found == (None, None)
     for wrong in (b[:-1], np.zeros(n), b * 1e100, np.append(b[1:], np.inf), b.astype("f4")):
-        assert express_on_device(cupy.asarray(A), cupy.asarray(wrong), PLAIN, place) is None
+        assert express_on_device(cupy.asarray(A), cupy.asarray(wrong), PLAIN, place)[0] is None
     forward = Options.checked(None, None, "forward")
-    assert express_on_device(cupy.asarray(A), cupy.asarray(b), forward, place) is None
-    assert express_on_device(cupy.asarray(A), cupy.asarray(b), PLAIN, place) is not None
+    assert express_on_device(cupy.asarray(A), cupy.asarray(b), forward, place)[0] is None
+    assert express_on_device(cupy.asarray(A), cupy.asarray(b), PLAIN, place)[0] is not None
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_rows_are_looked_at_once_and_the_choice_is_the_general_one(backend, monkeypatch, heavy):
+    monkeypatch.setattr(device_policies, "LEAST_N", 150)
+    looks, taken = [], []
+    look, analyse = device_row_features, type(backend).analyse
+
+    def noted_look(A):
+        looks.append(len(A))
+        return look(A)
+
+    def noted(self, A, method):
+        taken.append(method)
+        return analyse(self, A, method)
+
+    monkeypatch.setattr(express_device, "device_row_features", noted_look)
+    monkeypatch.setattr(systems, "device_row_features", noted_look)
+    monkeypatch.setattr(type(backend), "analyse", noted)
+    n = 200
+    A = rng(0).standard_normal((n, n)) + (40.0 if heavy else 0.0) * np.eye(n)
+    A, b = cupy.asarray(A), cupy.asarray(rng(1).standard_normal(n))
+    x = rw.solve(A, b)
+    assert looks == [n]
+    solution = rw.solve(A, b, full_output=True)
+    assert looks == [n, n]
+    assert np.array_equal(x.get(), solution.x.get())
+    assert len(set(taken)) == 1

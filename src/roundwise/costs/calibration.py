@@ -294,7 +294,7 @@ def _fitted(
         known = np.isfinite(measured)
         if not known.any():
             continue  # it failed on every size: without a price it is never chosen
-        share = 0.5 if method.startswith("cholesky") else 1.0
+        share = 0.5 if method == "cholesky" else 1.0
         terms = np.stack([np.ones_like(n), n, share * 2 / 3 * n**3], axis=1)
         launch, column, flop = nonnegative_fit(terms[known], np.array(measured)[known])
         price = FactorPrice(1 / max(flop, 1 / FASTEST), column, launch)

@@ -14,7 +14,6 @@ METHODS: dict[str, Method] = {
         dense.CHOLESKY,
         structured.BANDED,
         structured.TRIANGULAR,
-        gpu.PANELS,
         gpu.DIAGONAL,
         gpu.BUTTERFLY,
         gpu.LOCAL,

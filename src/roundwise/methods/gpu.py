@@ -47,11 +47,3 @@ DIAGONAL = _own("lu/diagonal")
 BUTTERFLY = _own("lu/butterfly")
 LOCAL = _own("lu/local")
 TOURNAMENT = _own("lu/tournament")
-PANELS = Method(
-    "cholesky/panels",
-    sparse=False,
-    formats=(FP16, FP16X2, FP64),  # the last one by cuSOLVER
-    then=("lu",),
-    needs=("looks_positive_definite",),
-    device_price=price_of("cholesky/panels", share=0.5),
-)

@@ -62,7 +62,6 @@ DEVICE_FEATURES = (
 )
 """What the policy sees of a system."""
 
-_DEFINITE = "cholesky", "cholesky/panels"
 Key = tuple[str, int, int]  # kind of system, size, bits that may suffice
 
 
@@ -87,7 +86,7 @@ class DeviceProfile:
     def methods(self) -> tuple[str, ...]:
         """The methods worth a try."""
         on_diagonal = ("lu/diagonal",) if self.definite or self.heavy else ()
-        return ("lu", "lu/local", *on_diagonal, *(_DEFINITE if self.definite else ()))
+        return ("lu", "lu/local", *on_diagonal, *(("cholesky",) if self.definite else ()))
 
 
 class DeviceLearner:

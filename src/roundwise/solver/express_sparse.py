@@ -53,6 +53,7 @@ from roundwise.solver.express import (
     with_witness,
     without_witness,
 )
+from roundwise.solver.express_factors import DenseFactors
 from roundwise.solver.inputs import answer_dtype
 from roundwise.solver.policy_argument import default_policy
 from roundwise.solver.solution import Solution
@@ -160,10 +161,36 @@ class SparseFactors:
         return SparseFactors(A, found, wanted)
 
 
-def sparse_factors(A: Any, wanted: Wanted, columns: int) -> SparseFactors | None:
+@dataclass(eq=False)
+class MadeDense:
+    """Dense factors of a sparse matrix that fills in: `ExpressFactors`."""
+
+    A: Any
+    lu: SparseLU  # its places, which those of the next matrix are compared with
+    wanted: Wanted
+    dense: DenseFactors
+    method = "lu"
+
+    @property
+    def factor(self) -> str:
+        return self.wanted.factor
+
+    def solve(self, b: Any, trans: Any = "N") -> ExpressAnswer | None:
+        """See `ExpressFactors`."""
+        return self.dense.solve(b, trans)
+
+    def renewed(self, A: Any, wanted: Wanted) -> None:
+        """None: there are no pivots to go on with."""
+        return
+
+
+def sparse_factors(
+    A: Any, wanted: Wanted, columns: int, bound: float
+) -> SparseFactors | MadeDense | None:
     """Factors of a square A for many solves; None if others are better, or if there are none.
 
     They have a copy of A. It is made when A was read: SciPy trusts the indices that it copies.
+    Dense ones are made for less than `bound` unknowns.
     """
     if A.ndim != 2 or A.shape[0] != A.shape[1] or not A.shape[0]:
         return None
@@ -172,7 +199,12 @@ def sparse_factors(A: Any, wanted: Wanted, columns: int) -> SparseFactors | None
     lu = read_sparse(A, "A")
     rival = None if wanted.is_low else _rival
     found = factorized(lu, columns, False, True, rival, wanted.is_low)
-    if lu.result == "analysed" and found == DENSE:  # a sparse matrix is to stay one
+    if found == DENSE and lu.n < bound:
+        tol, factor, forward = wanted.tol, wanted.factor, wanted.forward
+        dense = DenseFactors(dense_of(lu, A.dtype), tol, factor, forward, own=True)
+        if dense.accepted:
+            return MadeDense(A.copy(), lu, wanted, dense)
+    if lu.result == "analysed" and found == DENSE:
         lu.factorize(wanted.is_low)
     return SparseFactors(A.copy(), lu, wanted) if lu.result == "factorized" else None
 
@@ -180,17 +212,17 @@ def sparse_factors(A: Any, wanted: Wanted, columns: int) -> SparseFactors | None
 class SparseSequence:
     """The last factors of a sequence of matrices with one pattern."""
 
-    def __init__(self, factors: SparseFactors) -> None:
-        self._last = factors
+    def __init__(self, factors: SparseFactors | MadeDense, bound: float) -> None:
+        self._last, self._bound = factors, bound
 
-    def next(self, A: Any) -> SparseFactors | None:
+    def next(self, A: Any) -> SparseFactors | MadeDense | None:
         """Factors of the next matrix, of which it has a copy; None if its pattern is another."""
         last = self._last
-        found = last.renewed(A, last.wanted)
+        found: SparseFactors | MadeDense | None = last.renewed(A, last.wanted)
         if found is not None:
             found.A = A.copy()
         elif is_same_pattern(last.lu, A):
-            found = sparse_factors(A, last.wanted, 1)
+            found = sparse_factors(A, last.wanted, 1, self._bound)
         if found is not None:
             self._last = found
         return found
@@ -254,8 +286,8 @@ def express_sparse(
 
     Where no x is returned, there may be orders of A's pattern that a decision can go on with;
     `panels` is False for a caller who would rather have them than an x by the engine that needs
-    them. `known` are factors of other matrices, perhaps with the same pattern. `bound` is that of
-    `express`, for matrices that are better dense.
+    them, as more matrices with the pattern will come. `known` are factors of other matrices,
+    perhaps with the same pattern. `bound` is that of `express`, for matrices that are better dense.
     """
     fits = A.ndim == 2 and type(b) is np.ndarray and A.shape[0] == A.shape[1]
     if not fits or not all(np.can_cast(one.dtype, np.complex128) for one in (A, b)):
@@ -279,7 +311,7 @@ def express_sparse(
     if may_be_dense and is_for_dense(lu, columns):
         return as_dense(), None
     rival = None if wanted.is_low else _rival
-    found = factorized(lu, columns, panels, bool(known), rival, wanted.is_low)
+    found = factorized(lu, columns, panels, not panels, rival, wanted.is_low)
     if found == DENSE and may_be_dense:
         return as_dense(), None
     if found == DENSE and lu.result == "analysed":

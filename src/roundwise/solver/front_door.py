@@ -21,6 +21,7 @@ from scipy import sparse
 from roundwise.algorithms import Outcome
 from roundwise.backends.arrays import is_sparse
 from roundwise.backends.cuda import stacks as on_device
+from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native.structured import Found
 from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP32, FP64, FP64X2
@@ -185,6 +186,8 @@ def solve(
     array([0.09090909, 0.63636364])
     """
     refused: tuple[Outcome, ...] | None = None
+    orders: Orders | None = None
+    found: Any
     if (
         type(A) is type(b) is np.ndarray
         and type(policy) is str
@@ -227,16 +230,22 @@ def solve(
     ):
         start, tol = perf_counter(), checked_tolerance(tol)
         wanted = Wanted(tol, FP64.name, accuracy == "forward", bool(transposed))
-        found = tiny_sparse(A, b, wanted)
+        found, factors, most = tiny_sparse(A, b, wanted), None, 0
+        if found is None:
+            most = DEFAULT.express_below
+            with ieee_arithmetic():
+                found, factors = express_sparse(A, b, wanted, most)
         if isinstance(found, ExpressAnswer):
             x = found.x
             if full_output:
                 seconds = perf_counter() - start
-                x = sparse_solution_of(found, None, A, b, wanted, 0, seconds)
+                x = sparse_solution_of(found, factors, A, b, wanted, most, seconds)
             return _in_memory_of(b, x, A) if overwrite_b else x
         refused = _refused(found, FP64.name, wanted.forward, start)
+        orders = found if isinstance(found, Orders) else None
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
-    x = solve_system(parse_policy(policy), A, b, options, full_output, device, refused=refused)
+    asker = parse_policy(policy)
+    x = solve_system(asker, A, b, options, full_output, device, None, refused, orders)
     return _in_memory_of(b, x, A) if overwrite_b else x
 
 
@@ -256,11 +265,12 @@ def solve_system(
     device: str | None = None,
     patterns: KnownPatterns | None = None,
     refused: tuple[Outcome, ...] | None = None,
+    orders: Orders | None = None,
 ) -> Any:
     """`solve` with checked options; `patterns` are those that a `Solver` has analysed.
 
-    `refused` has what `express`, or `tiny_sparse`, was tried for with A and b as they are; None if
-    neither was.
+    `refused` has what the express calls were tried for with A and b as they are; None if none was.
+    `orders` are those that they have found for a sparse A.
     """
     place = None
     if device is not None or not (type(b) is np.ndarray and (type(A) is type(b) or is_sparse(A))):
@@ -277,7 +287,7 @@ def solve_system(
             meant, rest = A, options
             if not (options.transposed and options.structure is None and is_sparse(A)):
                 meant, rest = options.meant(A), options.rest  # the express call reads a transpose
-            answer = _solved(asker, meant, b, rest, full_output, None, patterns, refused)
+            answer = _solved(asker, meant, b, rest, full_output, None, patterns, refused, orders)
         return answer if type(b) is np.ndarray else with_x(answer, lambda x: returned(x, A, b))
     with place.entered(A, b):
         meant, right = options.meant(place.array("A", A)), place.array("b", b)
@@ -294,6 +304,7 @@ def _solved(
     place: Place | None,
     patterns: KnownPatterns | None,
     refused: tuple[Outcome, ...] | None = None,
+    orders: Orders | None = None,
 ) -> Any:
     """The four steps, for one system or for each of a stack; x is of the kind of b there."""
     given, start = A, perf_counter()
@@ -302,7 +313,6 @@ def _solved(
     is_empty = place is None and not is_sparse(A) and 0 in (*A.shape, *b.shape)
     if is_empty or (not is_sparse(A) and (A.ndim != 2 or b.ndim > 2)):
         return _solved_each(asker, A, b, options, full_output, place)
-    orders: Any = None
     if place is not None and len(A) <= ALONE_UP_TO:
         tol, start = options.tol, perf_counter()
         fits = A.shape == (len(A), len(A)) and b.shape[:1] == (len(A),) and A.size and b.size
@@ -315,13 +325,12 @@ def _solved(
                 seconds, where = perf_counter() - start, place.backend.arithmetic
                 return solution_of(alone, A, b, tol, seconds, again, reason, where)
     if place is None and is_sparse(A):
-        if (wanted := wanted_of(asker, options)) is not None:
+        if refused is None and (wanted := wanted_of(asker, options)) is not None:
             bound = math.inf if wanted.is_low else asker.express_below
             before = () if patterns is None else patterns.factors
-            found: Any = tiny_sparse(A, b, wanted) if refused is None else None
-            refused = refused or _refused(found, wanted.factor, wanted.forward, start)
+            found: Any = tiny_sparse(A, b, wanted)
             factors = None
-            if not isinstance(found, ExpressAnswer):
+            if found is None:
                 found, factors = express_sparse(A, b, wanted, bound, patterns is None, before)
             if patterns is not None:
                 patterns.keep(factors)
@@ -345,8 +354,9 @@ def _solved(
             seconds, reason = perf_counter() - start, reason_of(asker)
             return solution_of(found, A, b, tol, seconds, None, reason)
         refused = _refused(found, factor, forward, start)
+    looked: dict[str, float] | None = None
     if place is not None and asker is DEFAULT and not full_output:
-        x = express_on_device(A, b, options, place)
+        x, looked = express_on_device(A, b, options, place)
         if x is not None:
             return x
     start = perf_counter()
@@ -355,6 +365,7 @@ def _solved(
         A = given  # in the other byte order, say: it is converted again, into a copy of our own
     backend = backend_for(options.sparse_on)
     system = prepare(A, _columns_of(b), place, round_too=round_too, backend=backend)
+    system = system if looked is None else replace(system, looked=looked)
     known = nullcontext((system, None)) if patterns is None else patterns.borrowed(system)
     with known as (system, analyses):
         plan = decide(system if orders is None else replace(system, orders=orders), asker, options)
@@ -555,11 +566,12 @@ def _factored(
 
     bound, wanted = _express_below(asker, options), wanted_of(asker, options)
     if place is None and is_sparse(A) and wanted is not None:
-        made = sparse_factors(A, wanted, columns)
+        most = math.inf if wanted.is_low else asker.express_below
+        made = sparse_factors(A, wanted, columns, most)
         if made is not None:
             action = express_action(made.factor, wanted.forward, made.method)
             reason = reason_of(asker, wanted.factor)
-            parts = SmallFactors(SparseSequence(made).next, decided, action, reason)
+            parts = SmallFactors(SparseSequence(made, most).next, decided, action, reason)
             return Factorization._of_small(made, parts, options)
 
     zeros = _zeros(asker, options)

@@ -377,7 +377,8 @@ def _stacked(answers: list[Solution], stack: tuple[int, ...], vectors: bool) -> 
 class StackedFactorization:
     """A `Factorization` of each matrix of a stack; `roundwise.factor` makes it.
 
-    Small matrices are factorized by one compiled call, and so are solves with all of them.
+    Small matrices are factorized by one compiled call, and so are solves with all of them. On a GPU
+    small ones are factorized again in the kernel of each solve.
 
     Parameters
     ----------

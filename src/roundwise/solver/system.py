@@ -67,6 +67,7 @@ class System(ScaledMatrix):
     b: Array  # stands for the right-hand sides: only its shape is looked at
     backend: Backend
     place: Place | None = None  # the GPU that holds A; None for the processor
+    looked: Mapping[str, float] | None = None  # what rows of an A on a GPU were found to tell
     orders: Orders | None = None  # of a sparse A's pattern, as far as they were found before
     rounded: list[Any] = field(default_factory=list)
     """At most one copy of A in FP32, for the first factorization, which may overwrite it."""
@@ -123,7 +124,7 @@ class System(ScaledMatrix):
                 f"with a Context of {', '.join(computed)}"
             )
         if wanted and probe:
-            rows = device_row_features(self.A)
+            rows = device_row_features(self.A) if self.looked is None else dict(self.looked)
         return found | rows
 
     def fits(self, action: Action) -> bool:

@@ -33,8 +33,8 @@ from roundwise.backends.contract import (
 )
 from roundwise.backends.cuda import residual, tall
 from roundwise.backends.cuda.device import Device, DeviceUnavailable, get_device
-from roundwise.backends.cuda.matrix import CHOLESKY, PIVOTING, CudaAnalysis, CudaMatrix
-from roundwise.backends.cuda.products import PRODUCTS, computed_in, is_rounded, rounded
+from roundwise.backends.cuda.matrix import PIVOTING, CudaAnalysis, CudaMatrix
+from roundwise.backends.cuda.products import computed_in, is_rounded, rounded
 from roundwise.backends.emulated.operation import OperationBackend
 from roundwise.backends.native import exact
 from roundwise.backends.native.vectors import SAFE_SQUARES_FP32, SAFE_SQUARES_FP64
@@ -105,7 +105,7 @@ class CudaBackend(Backend):
         return () if sparse or is_complex else FORMATS
 
     def methods(self, sparse: bool = False, is_complex: bool = False) -> tuple[str, ...]:
-        return () if sparse or is_complex else (*CHOLESKY, *PIVOTING, "qr")
+        return () if sparse or is_complex else ("cholesky", *PIVOTING, "qr")
 
     def runs(
         self, method: str, fmt: str | FloatFormat, sparse: bool = False, is_complex: bool = False
@@ -114,8 +114,6 @@ class CudaBackend(Backend):
         known = super().runs(method, fmt, sparse, is_complex)
         if method == "qr":
             return known and get_format(fmt) == FP64
-        if method == "cholesky/panels":
-            return known and (get_format(fmt) == FP64 or PRODUCTS[get_format(fmt).name].parts > 0)
         return known and (method != "lu" or get_format(fmt) in (FP32, FP64))
 
     def analyse(self, A: Any, method: str) -> Analysis:
@@ -156,7 +154,7 @@ class CudaBackend(Backend):
         if A.fmt in (FP64, FP64X2) and A.shape[0] != A.shape[1]:
             return tall.residual(self.device, A.array, self.array(X), self.array(B))
         if A.fmt in (FP64, FP64X2):
-            block = exact.block_for(len(X)) if A.fmt == FP64 else exact.EXACT
+            block = residual.block_for(len(X)) if A.fmt == FP64 else exact.EXACT
             return residual.residual(self.device, A.array, self.array(X), self.array(B), block)
         return self._written(self._read(B, A.fmt) - self._read(A.times(X), A.fmt), A.fmt)
 
@@ -164,7 +162,7 @@ class CudaBackend(Backend):
         self, fmt: FloatFormat, n: int, sparse: bool = False, is_complex: bool = False
     ) -> float:
         if fmt == FP64:
-            return exact.error_of(n, exact.block_for(n))
+            return exact.error_of(n, residual.block_for(n))
         return exact.error_of(n) if fmt == FP64X2 else math.inf
 
     def add(self, X: Vector, Z: Vector, fmt: str | FloatFormat) -> Vector:

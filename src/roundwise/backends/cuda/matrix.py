@@ -27,7 +27,6 @@ from roundwise.backends.contract import (
 from roundwise.backends.cuda import cholesky, lu, residual
 from roundwise.backends.cuda.device import Device
 from roundwise.backends.cuda.products import computed_in, is_rounded, rounded, rounded_matrix
-from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64, FP64X2, FloatFormat, get_format
 
 PIVOTING = {
@@ -40,9 +39,6 @@ PIVOTING = {
 """The ways to pivot, by the name of the method (see `lu`)."""
 
 _GIVEN, _MODERATE = 40, 500  # powers of two: of right-hand sides as solves scale them, of residuals
-
-CHOLESKY = "cholesky", "cholesky/panels"
-"""cuSOLVER's, and that by panels in the formats of 16-bit units (see `cholesky`)."""
 
 
 class CudaMatrix(Matrix):
@@ -90,7 +86,7 @@ class CudaMatrix(Matrix):
         return CudaFactors(self._made(method), self.fmt, method)
 
     def _made(self, method: str) -> Any:
-        if method in CHOLESKY:
+        if method == "cholesky":
             return cholesky.factorize(self._device, self._given, self.fmt)
         if method == "qr":
             return OrthogonalFactors(self._device, self._given)
@@ -134,8 +130,8 @@ class CudaFactors(Factors):
     ) -> None:
         n = packed.n
         self.fmt, self.method, self.shape = fmt, method, (n, n)
-        self.entries = n * (n + 1) // 2 if method in CHOLESKY else n * n
-        self.flops = (1 / 3 if method in CHOLESKY else 4 / 3 if method == "qr" else 2 / 3) * n**3
+        self.entries = n * (n + 1) // 2 if method == "cholesky" else n * n
+        self.flops = (1 / 3 if method == "cholesky" else 4 / 3 if method == "qr" else 2 / 3) * n**3
         self._packed = packed
         self._applied = (FP64 if fmt == FP64 else FP32) if applied is None else applied
 
@@ -153,12 +149,12 @@ class CudaFactors(Factors):
 
     @cached_property
     def pivots(self) -> Vector | None:
-        return None if self.method in CHOLESKY else self._packed.pivots
+        return None if self.method == "cholesky" else self._packed.pivots
 
     @cached_property
     def diagonal(self) -> Any:
         """That of Cholesky's L."""
-        return getattr(self._packed, "diagonal", None) if self.method in CHOLESKY else None
+        return getattr(self._packed, "diagonal", None) if self.method == "cholesky" else None
 
     def to(self, fmt: FloatFormat) -> CudaFactors:
         return CudaFactors(self._packed, fmt, self.method, applied=fmt)
@@ -235,7 +231,7 @@ class CudaFactors(Factors):
     @staticmethod
     def _residual(A: CudaMatrix, X: Vector, B: Vector) -> Vector:
         """``B - A X`` with the error that `CudaBackend.residual_error` says."""
-        return residual.residual(A._device, A.array, X, B, exact.block_for(len(B)))
+        return residual.residual(A._device, A.array, X, B, residual.block_for(len(B)))
 
 
 def are_moderate(norms: Any, most: int) -> bool:

@@ -29,8 +29,9 @@ SHARE = 0.9
 cuBLAS would take all of them, and the small kernels of the second stream would wait."""
 
 DIRECT_RUNS = 2
-"""Runs at one place of memory before a graph is recorded there. A price: recording takes about as
-long as a graph saves in two runs (``python benchmarks/bench_gpu.py --plans``)."""
+"""Runs at one place of memory before a graph is recorded there. A taste: who solves a size three
+times will solve it again. ``python benchmarks/gpu_parts.py plans`` on an H200: recording LU takes 2
+to 9 ms for n = 1000 to 8192, and saves 0.2 to 0.5 ms a run; substitution 0.2 to 1.5, and 0.1."""
 
 MOST_ITEMS = 50_000
 """Launches and products that plans and their graphs may hold, all together. A taste: about the

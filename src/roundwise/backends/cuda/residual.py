@@ -15,7 +15,17 @@ from roundwise.backends.native import exact
 
 _PARTS = 64  # of the columns, where a thread has a row
 _STEP = 4  # products that a unit of tensors sums at a time
+_MOST_PRODUCTS = 16  # of a block: a taste, fewer take longer, more count against the gate
 _EXACT = "residual_exact", 64  # the kernel in twice the precision for several columns
+
+
+def block_for(n: int) -> int:
+    """The products of a block, where residuals of several columns are computed in FP64.
+
+    Their known error is that of any number of columns: larger blocks would leave the refinement
+    of a single one less room below the gate.
+    """
+    return min(exact.block_for(n), _MOST_PRODUCTS)
 
 
 def residual(device: Device, A: Any, X: Any, B: Any, block: int = exact.EXACT) -> Any:

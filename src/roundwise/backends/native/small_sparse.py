@@ -55,16 +55,16 @@ class Price:
         return known + self.multiplication * (lu.counted if counted is None else counted)
 
 
-# Prices: rounded from least times of each way on 130 application matrices, one thread, AMD EPYC
-# Zen 5, beside other work. Those of columns, and of the general decision, are estimates. No command
-# measures them yet.
-ANALYSIS = Price(call=3e-6, row=30e-9, entry=30e-9)
-LEFT = Price(filled=8e-9, multiplication=0.9e-9)
-LEFT_AGAIN = Price(filled=5e-9, multiplication=0.55e-9)
+# Prices of ANALYSIS, LEFT, LEFT_AGAIN and PANELS: `python benchmarks/sparse_prices.py FOLDER` with
+# 130 application matrices beside grids and random ones, one thread, AMD EPYC Zen 5, beside other
+# work, rounded. The others are estimates.
+ANALYSIS = Price(call=3e-6, row=35e-9, entry=27e-9)
+LEFT = Price(filled=20e-9, multiplication=0.5e-9)
+LEFT_AGAIN = Price(filled=8.5e-9, multiplication=0.32e-9)
 PANELS = {
-    "cholesky": Price(150e-6, 40e-9, 10e-9, 4e-9, 0.01e-9),
-    "ldl": Price(150e-6, 40e-9, 15e-9, 8e-9, 0.05e-9),
-    "lu": Price(150e-6, 40e-9, 20e-9, 8e-9, 0.05e-9),
+    "cholesky": Price(60e-6, 170e-9, 23e-9, 7.5e-9, 0.01e-9),
+    "ldl": Price(40e-6, 570e-9, 47e-9, 2e-9, 0.02e-9),
+    "lu": Price(80e-6, 150e-9, 35e-9, 22e-9, 0.04e-9),
 }
 """Counting supernodes, planning, factorizing, and the calls of Python around them."""
 SUPERLU = Price(row=270e-9, entry=110e-9)
@@ -202,15 +202,24 @@ def _other_way(lu: SparseLU, left: float, columns: int, panels: bool) -> Inverse
     if not fits:
         price = PANELS["lu"].of(lu) + MATCHING.of(lu)
         return orders if DECISION + LOWER * price < left else None
+    # With the counts at hand, before the symbolic analysis that panels need is paid for.
+    price, decided = _in_panels_or_decided(PANELS[kinds[0]].of(lu), kinds)
+    if left < min(price if panels else decided, decided):
+        return None
     if len(lu.order):
         orders.know(lu.pattern, "amd", lu.order)
     symbolic = orders.symbolic("amd")  # whoever goes on needs it
     price = PANELS[kinds[0]].of(lu, float(symbolic.entries), float(symbolic.flops))
     price += PANELS_COLUMN * (columns - 1) * float(symbolic.entries)
-    decided = DECISION + (price if kinds == ("ldl",) else LOWER * price)  # ldl has no lower format
+    price, decided = _in_panels_or_decided(price, kinds)
     if left < min(price if panels else decided, decided):
         return None
     return _in_panels(rows, kinds, orders) if panels and price < decided else orders
+
+
+def _in_panels_or_decided(price: float, kinds: tuple[str, ...]) -> tuple[float, float]:
+    """The price of panels in FP64, and that of a decision, for lower formats perhaps."""
+    return price, DECISION + (price if kinds == ("ldl",) else LOWER * price)  # ldl has none
 
 
 def _in_panels(rows: sparse.csr_array, kinds: Sequence[str], orders: Orders) -> Inverse | Orders:

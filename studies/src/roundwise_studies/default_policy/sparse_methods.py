@@ -112,7 +112,7 @@ def completed(prices: SparsePrices) -> SparsePrices:
         prices,
         factor=prices.factor | {name: before.factor[name] for name in kept},
         solve=prices.solve | {name: before.solve[name] for name in kept},
-        spread=prices.spread | {name: before.spread[name] for name in kept},
+        spread=prices.spread | {name: s for name, s in before.spread.items() if name in kept},
         source=source,
     )
 
