@@ -162,15 +162,20 @@ class TriangleColumns {
                a_.row_step % size == 0 && a_.column_step % size == 0;
     }
 
-    // The triangle in rows of doubles without gaps.
-    ExpressResult solve_copy() const {
-        std::vector<double> copy(static_cast<std::size_t>(n_ * n_ * parts_));
+    // The triangle in rows of doubles without gaps, which `copy` holds.
+    StridedMatrix copied(std::vector<double>& copy) const {
+        copy.resize(static_cast<std::size_t>(n_ * n_ * parts_));
         for (std::int64_t i = 0; i < n_; ++i)
             for (std::int64_t j = upper_ ? i : 0; j < (upper_ ? n_ : i + 1); ++j)
                 for (int part = 0; part < parts_; ++part)
                     copy[static_cast<std::size_t>((i * n_ + j) * parts_ + part)] = part_of(a_, i, j, part);
         const std::int64_t size = 8 * parts_;
-        return solve_one({reinterpret_cast<const char*>(copy.data()), n_ * size, size, false, parts_ == 2});
+        return {reinterpret_cast<const char*>(copy.data()), n_ * size, size, false, parts_ == 2};
+    }
+
+    ExpressResult solve_copy() const {
+        std::vector<double> copy;
+        return solve_one(copied(copy));
     }
 
     ExpressResult solve_one(const StridedMatrix& a) const {
@@ -190,6 +195,8 @@ class TriangleColumns {
     }
 
     ExpressResult solve_many(int threads) const {
+        std::vector<double> copy;
+        const StridedMatrix a = a_.is_single ? copied(copy) : a_;  // numbers are packed much faster as doubles
         const TriangleKernels& kernels = triangle_kernels();
         const std::int64_t width = kernels.strip_width, of_strip = width / parts_;
         const std::int64_t strips = (columns_ + of_strip - 1) / of_strip;
@@ -203,7 +210,7 @@ class TriangleColumns {
         share_tasks(threads, threads, [&](std::int64_t task, int member) {
             const std::int64_t begin = strips * task / threads, end = strips * (task + 1) / threads;
             read(x, width, of_strip, begin * of_strip, std::min(end * of_strip, columns_));
-            kernels.solve_strips(n_, a_, upper_, gate_.block, end - begin, x + begin * n_ * width,
+            kernels.solve_strips(n_, a, upper_, gate_.block, end - begin, x + begin * n_ * width,
                                  sizes + begin * 3 * width, facts[static_cast<std::size_t>(task)],
                                  packed + member * kernels.strip_workspace(n_));
             write(x, width, of_strip, begin * of_strip, std::min(end * of_strip, columns_), changes);
