@@ -47,6 +47,7 @@ NOT_FUZZED = {
     "move_others_aside": "takes no array, and is for one caller at a time",
     "move_others_back": "takes no argument",
     "ExpressFactors": "is made by express_factorize only",
+    "StructuredFactors": "is made by structured_factorize only",
     "SparsePattern": "is made by sparse_pattern only",
     "SparseSymbolic": "is made by sparse_analyse only",
 }
@@ -442,6 +443,32 @@ def stack(a: Arrays) -> None:
         kernels.express_substitute_stack(factors, b, *which, x, errors, *gate, a.threads())
 
 
+def structured(a: Arrays) -> None:
+    """Bands and triangles; kinds and widths that do not hold for the matrix are a caller's too."""
+    n, columns = int(a.rng.integers(1, 40)), int(a.rng.integers(0, 6))
+    dtype = a.rng.choice((np.float64, np.float32, np.complex128))
+    width = int(a.rng.choice((0, 1, 3, n)))
+    inside = np.triu(np.tril(np.ones((n, n)), width), -int(a.rng.choice((0, width))))
+    matrix = a.array(inside * a.numbers(n, n) if a.flag() else np.ones((n, a.length(n))), dtype)
+    kinds = [int(one) for one in a.rng.choice((0, 1, 2, 3, 4, -1, 7, width, n), 3)]
+    b = a.numbers(a.length(n), columns, order="C")
+    x = a.numbers(a.length(n), a.length(columns), order="C")
+    gate = float(a.rng.choice((1e-10, np.nan))), 1.0, 1e-13, 1e-30, 1e-12, 1e-290, 1e290, a.block()
+    which = a.rng.integers(4)
+    if which == 0:
+        kernels.structured_look(matrix)
+    elif which == 1:
+        orders = [a.zeros(a.length(n)) for _ in range(2)]
+        kernels.structured_orders(matrix, *orders)
+    elif which == 2:
+        found = kernels.structured_look(matrix) if a.flag() else kinds
+        kernels.structured_solve(matrix, b, x, *found, a.threads(), *gate)
+    else:
+        found = kernels.structured_look(matrix) if a.flag() else kinds
+        factors = kernels.structured_factorize(matrix, *found, 1e-12)
+        kernels.structured_substitute(factors, b, x, a.threads(), *gate)
+
+
 def patterns(a: Arrays) -> None:
     n, dtype, index = a.size(), real_type(a), a.rng.choice((np.int32, np.int64))
     starts, indices = a.compressed(n, index, diagonal=a.flag())
@@ -664,7 +691,8 @@ SHARES: dict[Callable[[Arrays], None], float] = {
     columns: 0.06,
     residuals: 0.08,
     stack: 0.04,
-    patterns: 0.07,
+    structured: 0.03,
+    patterns: 0.04,
     left_looking: 0.06,
     sparse_at_once: 0.02,
     supernodal: 0.07,

@@ -199,6 +199,11 @@ class ThreadedFactors:
             return None if known is None else answer_of(self._lu, b, known, names[trans])
 
 
+LOOKED_AT_FROM = 16
+"""The smallest n for which bands and triangles are looked for, as in solves (`structured_from` in
+cpp/bindings/express.cpp says why)."""
+
+
 def dense_factors(
     A: Any,
     tol: float | None,
@@ -217,6 +222,8 @@ def dense_factors(
         return None
     if not np.can_cast(A.dtype, np.complex128):
         return None
+    if structure == UNKNOWN and len(A) < LOOKED_AT_FROM:
+        structure = None
     if structure is not None and not forward:
         found = look_at(as_known_type(A)) if structure == UNKNOWN else structure
         if found.kind != NONE:
