@@ -400,7 +400,7 @@ HANDED_DOWN = {"System", "Factored", "_tried", "_Watched", "_rival"}
 
 CEILINGS = {
     "A dense system": (25, 14),
-    "A sparse system": (30, 17),
+    "A sparse system": (30, 18),
     "A small system": (3, 0),
     "A least squares problem": (32, 13),
     "Tuner(VerifiedSolve()).fit": (57, 35),

@@ -15,7 +15,6 @@ from roundwise.problems.pde import laplace_3d
 from roundwise.solver import express_sparse as express_module
 from roundwise.solver import front_door
 from roundwise.solver.express import ExpressAnswer
-from roundwise_studies.default_policy.matrices import saddle_point
 
 U = 2.0**-53
 RNG = np.random.default_rng(2)

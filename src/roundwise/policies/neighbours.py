@@ -277,9 +277,17 @@ class NeighbourPolicy(Baseline):
         Looking at the system is included.
         """
         memo = self._known()
-        if (key := ("rivals", kind)) not in memo:
-            memo[key] = self._rivals(kind, self.prices)
-        return _least(memo[key], shape, self.prices) + INSPECTION if memo[key] else math.inf
+        if (kind, shape) in memo:
+            return float(memo[kind, shape])
+        rivals = memo.get(("rivals", kind))
+        if rivals is None:
+            rivals = memo["rivals", kind] = self._rivals(kind, self.prices)
+        if not rivals:
+            return math.inf
+        if len(memo) > MOST_KNOWN:
+            memo.clear()
+        least = memo[kind, shape] = _least(rivals, shape, self.prices) + INSPECTION
+        return least
 
     def _rivals(self, kind: str, prices: Prices) -> list[tuple[str, str]]:
         """The methods and formats that fit all systems of a kind, beside FP64 at once.
