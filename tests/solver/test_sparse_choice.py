@@ -16,6 +16,7 @@ from roundwise.features import compute_features
 from roundwise.methods import AMOUNTS, METHODS, SAFE
 from roundwise.policies.profile import STRUCTURE, Profile
 from roundwise.problems import LinearSystem, convection_diffusion_2d, laplace_3d, poisson_2d
+from roundwise.problems.pde import convection_diffusion_3d
 from roundwise.solver.policy_argument import default_policy
 from roundwise.solver.prepare import prepare
 from roundwise.tuning import PROBE_CONTEXT
@@ -125,7 +126,7 @@ def test_every_ladder_ends_in_the_safe_method():
     [
         (laplace_3d(15), "cholesky"),
         (sparse.csr_array(laplace_3d(15) - 7 * sparse.eye_array(3375)), "ldl"),
-        (convection_diffusion_2d(90, 0.1, (1.0, 3.0)).A, None),
+        (convection_diffusion_3d(18, 10.0), None),
     ],
     ids=["definite", "indefinite", "unsymmetric"],
 )
