@@ -143,6 +143,15 @@ def test_without_an_engine_for_gpus_the_remedy_is_named(gpu, monkeypatch):
             call()
 
 
+def test_memory_that_the_gpu_lacks_is_named_with_a_remedy(gpu, monkeypatch):
+    def analyse(self, pattern, ordering):
+        raise MemoryError("cuDSS found not enough memory")
+
+    monkeypatch.setattr(StandIn, "analyse", analyse)
+    with pytest.raises(rw.DeviceMemoryError, match="policy='fp32'"):
+        rw.solve(CASES["tiny"], np.ones(2), device="cuda")
+
+
 def test_a_singular_matrix_is_named(gpu):
     A = sparse.csr_array([[1.0, 1.0], [1.0, 1.0]])
     with pytest.raises(rw.SolveFailed, match="A is singular"):

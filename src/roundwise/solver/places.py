@@ -106,7 +106,13 @@ def sparse_gpu(A: Any, device: Any) -> Iterator[None]:
     if None not in (number, wanted) and number != wanted:
         raise ValueError(f"A is on GPU {number}, device = {device!r}; move A there")
     with cuda.Device(wanted if number is None else number):
-        yield
+        try:
+            yield
+        except MemoryError as error:
+            raise DeviceMemoryError(
+                f"the memory of the GPU does not suffice ({error}); pass policy='fp32', whose "
+                "factors take half of it, or leave out device= to solve on the CPU"
+            ) from error
 
 
 def like_given(x: Any, b: Any) -> Any:
