@@ -136,15 +136,15 @@ those that are not for one. `memo.clear()` only frees memory."""
 
 
 def remembered(make: Callable[..., Any], *key: Any) -> Any:
-    """``make(*key)``, made once for each key."""
+    """``make(*key)``, made once for each key; what makes others has keys of another length."""
     try:
-        return memo[make, key]
+        return memo[key]
     except KeyError:
         pass
     if len(memo) >= MOST_KNOWN:
         memo.clear()
     with ieee_arithmetic():  # the gate of a thread that rounds upwards is not that of the next
-        made = memo[make, key] = make(*key)
+        made = memo[key] = make(*key)
     return made
 
 
@@ -379,8 +379,8 @@ def suspicious_ratio(n: int, factor: str, forward: bool = False) -> float:
 
 def known_of(*key: Any) -> Known | None:
     """What shapes, types, tolerance and format say (see `_known`); None if that is no system."""
-    known: Known | None = remembered(_known, *key)
-    return known
+    known: Known | None = memo.get(key)  # first: small systems take microseconds
+    return remembered(_known, *key) if known is None else known
 
 
 def _known(

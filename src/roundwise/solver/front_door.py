@@ -205,7 +205,7 @@ def _on_host(
 ) -> Any:
     """One look-up and one compiled call; the four steps where that is not for A, or refuses."""
     start, orders, found = perf_counter(), None, None
-    is_dense, options = not is_sparse(A), asked.options
+    is_dense, options = type(A) is np.ndarray, asked.options
     if not is_dense and A.shape[0] == 0:
         A, is_dense = A.toarray(), True
     if not is_dense:
@@ -412,7 +412,7 @@ def _factored(asked: Asked, A: Any, columns: int, place: Place | None) -> Factor
 
 def _order_of(A: Any) -> int:
     """Of a dense matrix; 0 of others."""
-    return len(A) if isinstance(A, np.ndarray) and A.ndim == 2 else 0
+    return 0 if is_sparse(A) or A.ndim != 2 else len(A)
 
 
 def _columns_of(b: Any) -> int:
