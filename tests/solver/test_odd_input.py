@@ -339,8 +339,8 @@ def test_a_vector_for_each_system_of_a_stack():
 
 def test_answers_are_arrays_to_numpy():
     A, b = np.array([[4.0, 1.0], [1.0, 3.0]]), np.array([1.0, 2.0])
-    for made, given in ((rw.solve, (A, b)), (rw.lstsq, (A, b)), (rw.solve, (A[None], b))):
-        solution = made(*given, full_output=True)
+    for made, system in ((rw.solve, (A, b)), (rw.lstsq, (A, b)), (rw.solve, (A[None], b))):
+        solution = made(*system, full_output=True)
         assert np.asarray(solution) is solution.x
         assert np.array(solution, dtype=np.float32).dtype == np.float32
         assert np.linalg.norm(A @ np.ravel(solution) - b) < 1e-15
