@@ -132,8 +132,8 @@ def compare_command(
     else:
         with data_errors():
             system = FileSystem.read(matrix, rhs)
-        one = (system.name, system.A, system.B[:, 0], seconds)
-        coming = (compared(*given) for given in [one])
+        named = (system.name, system.A, system.B[:, 0], seconds)
+        coming = (compared(*given) for given in [named])
     found: list[Comparison] = []
     interrupted = False
     try:

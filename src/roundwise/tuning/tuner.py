@@ -168,17 +168,17 @@ class Tuner:
         Tuner(GmresIR, TabularQ, PaperReward, 5 actions, trained on 3 problems)
         """
         self._settle()
-        problems = [self._problem(one) for one in problems]
-        if not problems:
+        given = [self._problem(one) for one in problems]
+        if not given:
             raise ValueError("no training problems; pass at least one")
         space = self.space
         if space is None:
-            space = self.algorithm.action_space(self.formats, problems)
+            space = self.algorithm.action_space(self.formats, given)
         with self._open_table() as table:
             fill(
                 table,
                 self.algorithm,
-                problems,
+                given,
                 space,
                 arithmetic=self.arithmetic_,
                 features=self._feature_names(),
@@ -186,7 +186,7 @@ class Tuner:
                 client=self.client,
                 progress=self.progress,
             )
-            view = table.view(self.algorithm, problems, space, self.arithmetic_)
+            view = table.view(self.algorithm, given, space, self.arithmetic_)
         return self.fit_view(view, space)
 
     def fit_view(self, view: OutcomeView, space: ActionSpace | None = None) -> Tuner:
