@@ -48,6 +48,7 @@ from roundwise.solver.express_sparse import (
 )
 from roundwise.solver.express_structured import UNKNOWN, told
 from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
+from roundwise.solver.frameworks import framework_of
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.places import (
@@ -243,6 +244,19 @@ def solve(
             return _in_memory_of(b, x, A) if overwrite_b else x
         refused = _refused(found, FP64.name, wanted.forward, start)
         orders = found if isinstance(found, Orders) else None
+    elif (framework := framework_of(A, b)) is not None:
+        return framework.solve_followed(
+            A,
+            b,
+            tol=tol,
+            policy=policy,
+            full_output=full_output,
+            assume_a=assume_a,
+            accuracy=accuracy,
+            device=device,
+            lower=lower,
+            transposed=transposed,
+        )
     options = Options.checked(tol, assume_a, accuracy, lower, transposed)
     asker = parse_policy(policy)
     x = solve_system(asker, A, b, options, full_output, device, None, refused, orders)
@@ -513,20 +527,36 @@ def factor(
     >>> F.solve([1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
+    if type(A) is not np.ndarray and (framework := framework_of(A)) is not None:
+        return framework.factor_followed(  # type: ignore[no-any-return]
+            A,
+            tol=tol,
+            policy=policy,
+            assume_a=assume_a,
+            columns=columns,
+            accuracy=accuracy,
+            device=device,
+            lower=lower,
+        )
     options = Options.checked(tol, assume_a, accuracy, lower)
     return factor_system(parse_policy(policy), A, options, columns, device)
 
 
 def factor_system(
-    asker: Asker, A: Any, options: Options, columns: int = 1, device: str | None = None
+    asker: Asker,
+    A: Any,
+    options: Options,
+    columns: int = 1,
+    device: str | None = None,
+    copy: bool = True,
 ) -> Factorization | StackedFactorization:
-    """`factor` with checked options."""
+    """`factor` with checked options; without `copy`, a dense A is not to be changed later."""
     if not isinstance(columns, int | np.integer) or columns < 1:
         raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")
     if (sparse_on := sparse_place(A, device)) != "cpu":
         options = replace(options, sparse_on=sparse_on)
         with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
-            return factor_system(asker, on_host(A), options, columns)
+            return factor_system(asker, on_host(A), options, columns, copy=copy)
     place = place_of(A, None, device)
     if place is not None:
         with place.entered(A):
@@ -537,7 +567,7 @@ def factor_system(
                     lambda one: _factored(asker, one, rest, int(columns), place),
                     _at_once(asker, rest, place, meant.shape[-1]),
                 )
-            return _factored(asker, meant, rest, int(columns), place)
+            return _factored(asker, meant, rest, int(columns), place, copy)
     with ieee_arithmetic():
         A = options.meant(A)
         if not is_sparse(A) and np.ndim(A) > 2:
@@ -547,16 +577,16 @@ def factor_system(
                 lambda one: _factored(asker, one, rest, int(columns), None),
                 _at_once(asker, rest, None, stack.shape[-1]),
             )
-        return _factored(asker, A, options, int(columns), None)
+        return _factored(asker, A, options, int(columns), None, copy)
 
 
 def _factored(
-    asker: Asker, A: Any, options: Options, columns: int, place: Place | None
+    asker: Asker, A: Any, options: Options, columns: int, place: Place | None, copy: bool = True
 ) -> Factorization:
     def decided(matrix: Any) -> Decided:
         start = perf_counter()
         backend = backend_for(options.sparse_on)
-        system = prepare(matrix, columns, place, copy=True, backend=backend)
+        system = prepare(matrix, columns, place, copy=copy, backend=backend)
         return system, decide(system, asker, options), perf_counter() - start
 
     factor, array, is_copy = express_format(asker), A, False
@@ -579,7 +609,7 @@ def _factored(
     def factorized(matrix: Any, own: bool = False) -> DenseFactors | ThreadedFactors | None:
         return dense_factors(matrix, options.tol, bound, factor, options.forward, own, zeros)
 
-    if place is None and (express := factorized(array, is_copy)) is not None:
+    if place is None and (express := factorized(array, is_copy or not copy)) is not None:
         action = express_action(express.factor, options.forward, express.method)
         small = SmallFactors(factorized, decided, action, reason_of(asker))
         return Factorization._of_small(express, small, options)
