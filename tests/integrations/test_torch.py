@@ -247,7 +247,7 @@ def test_factors_are_shared_and_freed(monkeypatch):
 
 def test_nothing_is_copied():
     A = torch.randn(40, 40, dtype=REAL)
-    F = ours._Matrix(A, None, None).factors(ours.Asked(), 1)
+    F = ours._Matrix(A, None, None).factors(ours.Arguments(), 1)
     assert np.shares_memory(F._present.express.A, A.numpy())
 
 

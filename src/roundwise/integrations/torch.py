@@ -27,14 +27,13 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from roundwise.solver.front_door import factor_system
-from roundwise.solver.policy_argument import parse_policy
-from roundwise.solver.prepare import Options, checked_tolerance
+from roundwise.solver.prepare import asked_of, checked_tolerance
 from roundwise.solver.structures import SYMMETRIC, checked_name
 
 _functorch = torch._C._functorch
 
 
-class Asked(NamedTuple):
+class Arguments(NamedTuple):
     """What a caller asks for besides x; `roundwise.solve` explains each."""
 
     tol: float | None = None
@@ -84,19 +83,18 @@ class _Matrix(NamedTuple):
     def is_sparse(self) -> bool:
         return self.crow is not None
 
-    def factors(self, asked: Asked, columns: int) -> Any:
+    def factors(self, asked: Arguments, columns: int) -> Any:
         """Ours, of A's own memory: autograd refuses to go back once A has been changed."""
-        asker, n = parse_policy(asked.policy), columns
-        options = Options.checked(asked.tol, asked.assume_a, asked.accuracy)
+        wanted = asked_of(asked.policy, asked.tol, asked.assume_a, asked.accuracy)
         if not self.is_sparse:
-            return factor_system(asker, _ours(self.A), options, n, copy=False)
+            return factor_system(wanted, _ours(self.A), columns, copy=False)
         assert self.crow is not None
         assert self.col is not None
         order = len(self.crow) - 1
         places = _ours(self.col), _ours(self.crow)
         every = _ours(self.A).reshape(-1, len(self.col))
         made = [
-            factor_system(asker, sparse.csr_array((one, *places), (order, order)), options, n)
+            factor_system(wanted, sparse.csr_array((one, *places), (order, order)), columns)
             for one in every
         ]
         return made[0] if self.A.ndim == 1 else made
@@ -147,7 +145,7 @@ def _solved(
     crow: Tensor | None,
     col: Tensor | None,
     adjoint: bool,
-    asked: Asked,
+    asked: Arguments,
 ) -> tuple[Tensor, Tensor]:
     """``A^-1 b`` for columns b, or that of A*, and a ticket of the factors."""
     matrix = _Matrix(A, crow, col)
@@ -226,7 +224,7 @@ def _tangent(
     db: Tensor | None,
     ticket: Tensor,
     adjoint: bool,
-    asked: Asked,
+    asked: Arguments,
 ) -> Tensor:
     """dx, from those of A and b."""
     right = torch.zeros_like(x) if db is None else db
@@ -335,7 +333,7 @@ def solve_op(
     assume_a: str | None,
 ) -> tuple[Tensor, Tensor]:
     """`_solved` as torch's graphs have it: for `torch.compile` and `torch.export`."""
-    x, new = _solved(A, b, ticket, crow, col, adjoint, Asked(tol, policy, accuracy, assume_a))
+    x, new = _solved(A, b, ticket, crow, col, adjoint, Arguments(tol, policy, accuracy, assume_a))
     return x.contiguous(), new
 
 
@@ -379,7 +377,7 @@ def _is_legacy(x: Tensor) -> bool:
 
 
 def _apply(
-    matrix: _Matrix, b: Tensor, ticket: Tensor | None, adjoint: bool, asked: Asked
+    matrix: _Matrix, b: Tensor, ticket: Tensor | None, adjoint: bool, asked: Arguments
 ) -> tuple[Tensor, Tensor]:
     """The solve that torch follows; as an operator where a function of autograd is not taken.
 
@@ -464,13 +462,13 @@ def _prepared(
     accuracy: Any,
     lower: bool,
     transposed: bool = False,
-) -> tuple[_Matrix, Asked]:
+) -> tuple[_Matrix, Arguments]:
     name = None if assume_a is None else checked_name(assume_a)
     A = _tensor(A, b)
     if A.layout == torch.strided:
         A = _meant(A, name, lower)
     said = name if name in ("positive definite", "general") else None
-    asked = Asked(checked_tolerance(tol), policy, accuracy, said)
+    asked = Arguments(checked_tolerance(tol), policy, accuracy, said)
     return _taken_apart(A, transposed), asked
 
 
@@ -536,7 +534,7 @@ class FollowedFactorization:
             [-0.0200, -0.1200]], dtype=torch.float64)
     """
 
-    def __init__(self, matrix: _Matrix, asked: Asked, columns: int) -> None:
+    def __init__(self, matrix: _Matrix, asked: Arguments, columns: int) -> None:
         self._matrix, self._asked = matrix, asked
         order = len(matrix.crow) - 1 if matrix.crow is not None else matrix.A.shape[-1]
         none = matrix.A.new_zeros((*matrix.A.shape[:-2], order, 0))
@@ -584,10 +582,12 @@ def solve_with(F: Any, b: Tensor, trans: Any) -> Tensor:
     stack = F.shape[:-2]
     A = torch.empty((*stack, 0, 0), dtype=torch.float64)  # stands for the matrix, which F has
     ticket = _ticket(_Kept(F, None))
-    return _solved_again(_Matrix(A, None, None), b, ticket, trans, Asked())
+    return _solved_again(_Matrix(A, None, None), b, ticket, trans, Arguments())
 
 
-def _solved_again(matrix: _Matrix, b: Tensor, ticket: Tensor, trans: Any, asked: Asked) -> Tensor:
+def _solved_again(
+    matrix: _Matrix, b: Tensor, ticket: Tensor, trans: Any, asked: Arguments
+) -> Tensor:
     """x by kept factors, for what `Factorization.solve` takes as `trans`."""
     if trans not in ("N", "T", "H", 0, 1, 2):
         raise ValueError(f"trans = {trans!r}; choose 'N' or 0 for A, 'T' or 1, 'H' or 2")

@@ -25,7 +25,7 @@ from roundwise.solver.policy_argument import (
     device_policy,
     parse_policy,
 )
-from roundwise.solver.prepare import Accuracy, Options
+from roundwise.solver.prepare import Accuracy, Asked, Options
 from roundwise.solver.solution import SolveFailed
 from roundwise.solver.stacks import StackedFactorization
 from roundwise.solver.structures import Structure
@@ -136,12 +136,12 @@ class Solver:
         array([0.09090909, 0.63636364])
         """
         options = Options.checked(tol, assume_a, accuracy, lower, transposed)
+        given = A, b, full_output, device, self._patterns
         if self._learner is None or accuracy == "forward":
-            given = (self._asker, A, b, options)
-            return solve_system(*given, full_output, device, self._patterns)
+            return solve_system(Asked(self._asker, options), *given)
         lessons = _Lessons(self._learner, self._device_learner, may_explore=True)
         try:
-            return solve_system(lessons, A, b, options, full_output, device, self._patterns)
+            return solve_system(Asked(lessons, options), *given)
         except SolveFailed as failure:
             lessons.failed(failure.attempts)
             raise
@@ -215,7 +215,7 @@ class Solver:
         asker: Any = self._asker
         if self._learner is not None and accuracy != "forward":
             asker = _Lessons(self._learner, self._device_learner, may_explore=False)
-        return factor_system(asker, A, options, columns, device)
+        return factor_system(Asked(asker, options), A, columns, device)
 
     def summary(self) -> str:
         """What was learned, as a table: relative times and solves, by system and first action.
