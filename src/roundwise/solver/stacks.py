@@ -108,6 +108,10 @@ class StackedSolution:
 
         return StackedSolution(back(self.x), made)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All answers, so that NumPy's functions take them as an array."""
+        return np.array(self.x, dtype=dtype, copy=copy)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _with_stories, (self.x, self.parts)
 
