@@ -25,12 +25,10 @@ from roundwise.algorithms.accuracy import (
 )
 from roundwise.backends import ArithmeticFailure, Factors, Matrix, NativeBackend
 from roundwise.backends.arrays import column_norms
+from roundwise.backends.contract import AtOnce, ToRefine
 from roundwise.backends.permuted import TransposedFactors
 from roundwise.backends.real_form import OVER_ROOT_2, RealForm, complex_columns, real_columns
 from roundwise.formats import FP64
-
-MOST_STEPS = 30
-"""Corrections at most: those of `HalvingRule`."""
 
 
 class Verified(NamedTuple):
@@ -41,6 +39,21 @@ class Verified(NamedTuple):
     corrections: int
     largest: float  # of them, relative to x
     stretch: float  # the largest ||A|| ||x|| / ||b||
+
+
+def judged(
+    found: AtOnce, dtype: Any, tolerance: float, unknown: float, is_complex: bool
+) -> tuple[NDArray[Any], float, bool]:
+    """X of a type, an upper bound of its backward errors, and whether it passes the gate.
+
+    `unknown` is what the residuals do not tell (`Backend.residual_error`).
+    """
+    X, error, holds = found.X.astype(dtype, copy=False), found.error, True
+    if dtype == np.float32:
+        error = rounded_errors(error, is_complex)
+        holds = holds_in_single(column_norms(X.reshape(len(X), -1, order="F")))
+    error = float(upper_bounds(error, len(X), unknown))
+    return X, error, holds and passes(error, tolerance)
 
 
 class VerifiedLU:
@@ -88,23 +101,17 @@ class VerifiedLU:
         if trans != "N":
             factors, (A, norm) = TransposedFactors(factors), self._transposed
         columns = real_columns(b.conj() if conjugate else b) if self.is_complex else b
-        n, is_single = len(columns), columns.dtype == np.float32
-        dtype = np.float32 if is_single else np.float64
+        n, dtype = len(columns), np.float32 if columns.dtype == np.float32 else np.float64
         unknown = self._backend.residual_error(FP64, n, False, self.is_complex)
         target = within(target_of(tolerance, dtype, self.is_complex), n, unknown)
         B = np.asfortranarray(columns, dtype=np.float64)
         if not (target > 0 and math.isfinite(norm)):
             return None
-        found = factors.refined(A, norm, B, target, MOST_STEPS)
+        found = factors.refined(ToRefine(A, norm, B, target))
         if found is None:
             return None
-        X, error = found.X.astype(dtype, copy=False), found.error
-        if is_single:
-            if not holds_in_single(column_norms(X.reshape(n, -1, order="F"))):
-                return None
-            error = rounded_errors(error, self.is_complex)
-        error = float(upper_bounds(error, n, unknown))
-        if not passes(error, tolerance):
+        X, error, passed = judged(found, dtype, tolerance, unknown, self.is_complex)
+        if not passed:
             return None
         x = complex_columns(X) if self.is_complex else X
         x = x.conj() if conjugate else x
