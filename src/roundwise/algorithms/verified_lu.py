@@ -15,17 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
-from roundwise.algorithms.accuracy import (
-    holds_in_single,
-    passes,
-    rounded_errors,
-    target_of,
-    upper_bounds,
-    within,
-)
+from roundwise.algorithms.accuracy import judged, target_of, within
 from roundwise.backends import ArithmeticFailure, Factors, Matrix, NativeBackend
-from roundwise.backends.arrays import column_norms
-from roundwise.backends.contract import AtOnce, ToRefine
+from roundwise.backends.contract import ToRefine
 from roundwise.backends.permuted import TransposedFactors
 from roundwise.backends.real_form import OVER_ROOT_2, RealForm, complex_columns, real_columns
 from roundwise.formats import FP64
@@ -39,21 +31,6 @@ class Verified(NamedTuple):
     corrections: int
     largest: float  # of them, relative to x
     stretch: float  # the largest ||A|| ||x|| / ||b||
-
-
-def judged(
-    found: AtOnce, dtype: Any, tolerance: float, unknown: float, is_complex: bool
-) -> tuple[NDArray[Any], float, bool]:
-    """X of a type, an upper bound of its backward errors, and whether it passes the gate.
-
-    `unknown` is what the residuals do not tell (`Backend.residual_error`).
-    """
-    X, error, holds = found.X.astype(dtype, copy=False), found.error, True
-    if dtype == np.float32:
-        error = rounded_errors(error, is_complex)
-        holds = holds_in_single(column_norms(X.reshape(len(X), -1, order="F")))
-    error = float(upper_bounds(error, len(X), unknown))
-    return X, error, holds and passes(error, tolerance)
 
 
 class VerifiedLU:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from roundwise._forking import cached_property, fork_safe_lock
-from roundwise.algorithms.accuracy import default_tolerance, target_of, within
+from roundwise.algorithms.accuracy import default_tolerance, judged, target_of, within
 from roundwise.algorithms.scaling import are_moderate
-from roundwise.algorithms.verified_lu import judged
 from roundwise.backends import Analysis, ArithmeticFailure, Factors, Matrix
 from roundwise.backends.arrays import column_norms
 from roundwise.backends.contract import AtOnce, NoAnalysis, ToRefine, Vector
@@ -122,7 +121,7 @@ class Factored:
         n, action = self.matrix.n, self.ladder[self.level]
         if b.ndim not in (1, 2) or len(b) != n or not 0 < b.size <= BLOCK:
             return None
-        matrix, kind = self.matrix, self.matrix.kind
+        matrix, kind, examiner = self.matrix, self.matrix.kind, self.examiner
         dtype = np.float32 if b.dtype == matrix.dtype == np.float32 else np.float64
         tolerance = matrix.tolerance(tol, dtype)
         if tolerance is None:
@@ -148,7 +147,7 @@ class Factored:
         x, _, harmless = judged(found, dtype, tolerance, unknown, matrix.is_complex)
         if harmless:
             stretched = SUSPICIOUS * found.stretch > 1.0
-            harmless = self.examiner.is_harmless(factors, stretched, found.largest)
+            harmless = examiner.is_harmless(factors, stretched, found.largest)
         return Tried(found, x, None, harmless, made - start, perf_counter() - start)
 
     @cached_property
