@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from roundwise.algorithms import Outcome
 from roundwise.backends import Backend
 from roundwise.policies import Memory, NeighbourPolicy, OnlinePolicy, Ranking
+from roundwise.policies.bandit import counted
 from roundwise.policies.base import Learn
 from roundwise.policies.device import DeviceLearner
 from roundwise.policies.online import Decision
@@ -265,10 +266,12 @@ class Solver:
         if self._learner is None:
             return f"Solver({self._asker!r}, learn=False)"
         account, memory = self._learner.account, self._learner.memory.path
-        kept = "" if memory is None else f", memory={str(memory)!r}"
+        solves = counted(account.solves, "solve")
+        if memory is None:
+            return f"Solver({solves}, {account.in_words})"
         return (
-            f"Solver({account.solves} solves learned from, {account.seconds:.3g} s, thereof "
-            f"{account.exploring:.2g} s to explore{kept})"
+            f"Solver({self._learner.solves_remembered} solves remembered in {str(memory)!r}; "
+            f"{solves} here, {account.in_words})"
         )
 
 
