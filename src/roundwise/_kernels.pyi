@@ -351,6 +351,9 @@ def express_substitute(
     forward: bool,
     /,
 ) -> tuple[int, float, float, int]: ...
+# The smallest n for which express_solve looks for bands and triangles.
+STRUCTURED_FROM: int
+
 def structured_look(a: NDArray[Any], /) -> tuple[int, int, int]: ...
 def structured_orders(a: NDArray[Any], rows: _Index, columns: _Index, /) -> bool: ...
 def structured_solve(
