@@ -210,7 +210,7 @@ def dense_factors(
     if not is_held(A.dtype):
         return None
     structure = wanted.zeros
-    if structure == UNKNOWN and len(A) < _kernels.STRUCTURED_FROM:
+    if structure == UNKNOWN and len(A) < _kernels.EXPRESS_LOOKS_FROM:
         structure = None
     if structure is not None and not wanted.forward:
         found = look_at(as_known_type(A)) if structure == UNKNOWN else structure
