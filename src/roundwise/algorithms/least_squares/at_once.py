@@ -21,7 +21,6 @@ from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ONE_THREAD, factorization_threads
 
-
 BLOCK_SHARE, LARGEST_BLOCK = 0.5, 256
 """What sums of blocks in a residual may add to a backward error, as a share of the tolerance, and
 the most products of a block: more gain no time. Tastes: QR leaves a tenth of the tolerance or less,
