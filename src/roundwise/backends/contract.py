@@ -43,6 +43,8 @@ class ToRefine(NamedTuple):
     B: Vector
     target: float  # the largest backward error that is good enough
     most_steps: int = 30  # corrections: as many as `HalvingRule` makes
+    sums: Any = None
+    """How residuals are summed (`Sums` in native/exact.py), where that is not as usual."""
 
 
 class AtOnce(NamedTuple):

@@ -180,7 +180,7 @@ class CudaFactors(Factors):
         All columns are corrected as long as one is not good enough. None also where the numbers
         of columns are so small or large that they must be scaled with care.
         """
-        A, norm, B, target, most_steps = given
+        A, norm, B, target, most_steps, _ = given
         if not isinstance(A, CudaMatrix) or A.fmt != FP64 or 0 in B.shape or B.ndim != 2:
             return None
         xp, several = A._device.xp, B.shape[1] > 1

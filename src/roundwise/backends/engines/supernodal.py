@@ -194,7 +194,7 @@ class SupernodalFactors(PermutedFactors):
         if transpose or self._scales is not None or A.is_complex or A.fmt is not FP64:
             return None
         rows = A.array
-        _, norm, B, target, most_steps = given
+        _, norm, B, target, most_steps, _ = given
         if rows.indices.dtype != np.int32 or 0 in B.shape:
             return None
         X, R, errors = np.empty_like(B), np.empty_like(B), np.empty(B[:1].size)
