@@ -11,19 +11,11 @@ from typing import Any
 import numpy as np
 
 from roundwise._forking import cached_property, fork_safe_lock
-from roundwise.algorithms.accuracy import (
-    default_tolerance,
-    holds_in_single,
-    passes,
-    rounded_errors,
-    target_of,
-    upper_bounds,
-    within,
-)
+from roundwise.algorithms.accuracy import default_tolerance, judged, target_of, within
 from roundwise.algorithms.scaling import are_moderate
 from roundwise.backends import Analysis, ArithmeticFailure, Factors, Matrix
 from roundwise.backends.arrays import column_norms
-from roundwise.backends.contract import AtOnce, NoAnalysis, Vector
+from roundwise.backends.contract import AtOnce, NoAnalysis, ToRefine, Vector
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
@@ -36,9 +28,6 @@ from roundwise.solver.decide import Plan
 from roundwise.solver.inputs import BLOCK
 from roundwise.solver.system import System
 from roundwise.solver.trust.examining import SUSPICIOUS, Examiner
-
-MOST_STEPS = 30
-"""Corrections at most: those of `HalvingRule`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +75,7 @@ class Factored:
         # What it protects is consistent after every statement; one solve is one thread's.
         self._climbing = nullcontext() if once else fork_safe_lock()
         dense = self._backend.on_host and not matrix.is_sparse
+        self._once = once
         self._fixed = once or plan.asked or matrix.b.shape[1] > 1 or not dense  # see `count`
         self._spent = 0.0  # seconds that corrections with low factors were priced at
         self._upgraded_from: int | None = None  # the rung before `count` chose FP64
@@ -152,18 +142,13 @@ class Factored:
             made = perf_counter() - start
             return Tried(None, None, failure, False, made, made)
         made, A = perf_counter(), self.in_format(FP64)
-        found = factors.refined(A, matrix.norm, B, within(target, n, unknown), MOST_STEPS)
+        found = factors.refined(ToRefine(A, matrix.norm, B, within(target, n, unknown)))
         if found is None:
             return Tried(None, None, None, False, made - start, perf_counter() - start)
-        x, error, harmless = found.X.astype(dtype, copy=False), found.error, True
-        if dtype == np.float32:
-            error = rounded_errors(error, matrix.is_complex)
-            harmless = holds_in_single(column_norms(x if b.ndim == 2 else x[:, None]))
-        if harmless and passes(float(upper_bounds(error, n, unknown)), tolerance):
+        x, _, harmless = judged(found, dtype, tolerance, unknown, matrix.is_complex)
+        if harmless:
             stretched = SUSPICIOUS * found.stretch > 1.0
             harmless = examiner.is_harmless(factors, stretched, found.largest)
-        else:
-            harmless = False
         return Tried(found, x, None, harmless, made - start, perf_counter() - start)
 
     @cached_property
@@ -236,6 +221,8 @@ class Factored:
         with spinning_threads_aside(self.matrix.n if on_cores else 0):
             if not isinstance(analysis, NoAnalysis):
                 return analysis.factorize(A, action[0])
+            if on_cores and not self._once and type(A) is np.ndarray and action.method == "lu":
+                A = np.asfortranarray(A)  # substitution with such factors takes less time
             matrix = self._backend.matrix(A, action[0])
             if self.matrix.rounded:
                 matrix.offer(self.matrix.rounded.pop())
