@@ -38,8 +38,10 @@ ONLY_NATIVE = {
     "device": DEPLOYED,
     "variant": "for native",
     "generator": "for native",
+    "of": "for departures",
 }
 TIMED = {
+    "of": "for departures",
     "actions": "not for native: it runs all monotone actions of three formats",
     "arithmetic": "not for native: its arithmetic is the hardware's",
     "jobs": "not for native: its runs are timed one by one",
@@ -51,7 +53,10 @@ REFUSED = {
         "seeds": "not for the deployed variant: its one training has the seed of --seed",
         "generator": "not for the deployed variant: its systems are randsvd's",
     },
-    "departures": ONLY_NATIVE | {"arithmetic": "not for departures, which runs in both"},
+    "departures": {
+        **{option: reason for option, reason in ONLY_NATIVE.items() if option != "of"},
+        "arithmetic": "not for departures, which runs in both",
+    },
 }
 """Options that do not fit an experiment or variant, and why; else `ONLY_NATIVE`."""
 ON_A_GPU = {
@@ -101,6 +106,10 @@ MARKS = {"confirmed": "+", "partly": "~", "not reproduced": "-"}
     ["cpu", "cuda"],
     "For native: the processor, or a GPU with n = 1000 to 16384.  [default: cpu]",
 )
+@options.choice(
+    "--of", [*EXPERIMENTS], "For departures: the experiment whose numbers are traced.  "
+    "[default: dense]",
+)
 @options.arithmetic(
     "Round every operation (operation), or round results when stored (storage).  "
     "[default: operation]"
@@ -134,6 +143,7 @@ def reproduce_command(
     variant: str | None,
     generator: str | None,
     device: str | None,
+    of: str | None,
     arithmetic: str | None,
     jobs: int | None,
     seed: int,
@@ -156,9 +166,9 @@ def reproduce_command(
     keeps its times in native-gpu.sqlite: where there is no GPU, that file is read, and nothing is
     run.
 
-    "departures" runs the dense experiment on the paper's own systems with the departures of its
-    released code from its text, one by one and all together, to see which number comes from which.
-    It is no part of "all", and takes about 40 minutes on two cores.
+    "departures" runs an experiment (--of) on the paper's own systems with the departures of its
+    released code from its text: each by itself, all together, and all but one, to see which number
+    comes from which. It is no part of "all".
 
     \b
     Examples
@@ -169,7 +179,7 @@ def reproduce_command(
       roundwise reproduce native --generator randsvd --out out/native-randsvd
       roundwise reproduce native --variant deployed
       roundwise reproduce native --device cuda
-      roundwise reproduce departures
+      roundwise reproduce departures --of sparse
     """
     if experiment == "native" and variant == "paper" and device is not None:
         options.refuse_given(["device"], f"{DEPLOYED}; leave it out")
@@ -200,7 +210,7 @@ def reproduce_command(
         # The findings of the ablation compare it with dense, on the same outcomes.
         names = {"all": tuple(EXPERIMENTS), "ablation": ("dense", "ablation")}
         if experiment == "departures":
-            study = DepartureStudy(settings)
+            study = DepartureStudy(settings, of or "dense")
         else:
             study = SimulatedStudy(settings, names.get(experiment, (experiment,)))
     out = Path("out") / study.name if out is None else out

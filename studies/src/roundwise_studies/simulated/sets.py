@@ -13,10 +13,15 @@ from typing import Any
 
 from roundwise_studies.datasets import DATA_SETS as PROBLEM_SETS
 from roundwise_studies.datasets import Dataset
-from roundwise_studies.paper.systems import released_set
+from roundwise_studies.paper.systems import released_pde_set, released_set, released_sparse_set
 from roundwise_studies.simulated.experiment import Settings
 
-DATA_SETS = {**PROBLEM_SETS, "released": released_set}
+DATA_SETS = {
+    **PROBLEM_SETS,
+    "released": released_set,
+    "released-sparse": released_sparse_set,
+    "released-pde": released_pde_set,
+}
 
 CHECKED = 4
 """Systems of each half that are made again before a note is believed: one of each PDE family."""
