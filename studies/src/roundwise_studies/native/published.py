@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import Action, ActionSpace
+from roundwise.actions import ActionSpace
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.backends import get_backend
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
@@ -66,8 +66,8 @@ STREAM = "stream"
 STREAM_SEED = 42
 
 VARIANTS: dict[str, frozenset[str]] = {
-    "released, its stream": RELEASED | {STREAM},
     "released": RELEASED,
+    "released, its stream": RELEASED | {STREAM},
     **{f"released, without {name}": RELEASED - {name} for name in SWITCHES},
     "text": frozenset(),
     **{f"text, with {name}": frozenset({name}) for name in SWITCHES},

@@ -78,7 +78,10 @@ def released_draw(recipe: Recipe, sizes: tuple[int, int], seed: int) -> tuple[in
     if half == "train" and number >= TRAINING:
         raise ValueError(f"system {number}; the paper has {TRAINING} training systems")
     drawn = 0, 0.0, 0
-    for kind, count in (("train", number + 1 if half == "train" else TRAINING), ("test", number + 1)):
+    for kind, count in (
+        ("train", number + 1 if half == "train" else TRAINING),
+        ("test", number + 1),
+    ):
         regimes = SPLITS[split][kind == "test"]
         for i in range(count):
             n = int(rng.integers(sizes[0], sizes[1] + 1))

@@ -58,9 +58,7 @@ def usage(results: Mapping[str, Result]) -> Iterator[FlatRow]:
 def distances(results: Mapping[str, Result]) -> Iterator[FlatRow]:
     """How far each number is from the paper's: the mean over the trainings of their distances."""
     for name, result in results.items():
-        for case, kappa_range, metric in product(
-            result.cases, result.reported_ranges, METRICS
-        ):
+        for case, kappa_range, metric in product(result.cases, result.reported_ranges, METRICS):
             found = seed_spread(_distances(result.experiment.name, case, kappa_range, metric))
             yield {
                 "variant": name,

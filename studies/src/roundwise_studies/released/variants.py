@@ -20,12 +20,7 @@ from roundwise_studies.released.code import (
     with_released_count,
     without_last_update,
 )
-from roundwise_studies.released.learning import (
-    ReleasedQ,
-    ReleasedReward,
-    order_of,
-    training_order,
-)
+from roundwise_studies.released.learning import ReleasedQ, ReleasedReward, order_of, training_order
 from roundwise_studies.simulated.experiment import Settings
 from roundwise_studies.simulated.gather import Half, Runs
 from roundwise_studies.simulated.running import Learner
@@ -106,6 +101,7 @@ class Variant(Runs, Learner):
 
 
 ALL = frozenset(DEPARTURES)
+
 
 def variants(experiment: str = "dense") -> tuple[Variant, ...]:
     """Those of an experiment: none, each departure added, each left out, all of them."""
