@@ -35,7 +35,9 @@ class RefinedJacobi(rw.Algorithm):
         A, A_s = residual.matrix(problem.A), sweep.matrix(problem.A / d[:, None])
         x, b_norm = np.zeros(problem.n), np.abs(problem.b).max()
         norm = np.abs(problem.A).sum(axis=1).max()
-        for steps in range(1, 61):
+        steps, nbe = 0, 1.0
+        while nbe > 1e-12 and steps < 60:
+            steps += 1
             r = residual.axpy(-1.0, residual.matvec(A, x), problem.b)
             nbe = np.abs(r).max() / (norm * np.abs(x).max() + b_norm)
             if nbe <= 1e-12:

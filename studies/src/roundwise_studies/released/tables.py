@@ -25,6 +25,9 @@ METRICS = {
 }
 """What a distance is taken of, and its unit."""
 
+EXACT = 2.0**-60
+"""What an error of 0 counts as: a hundredth of FP64's unit roundoff."""
+
 COLUMNS = {
     "success": "success %",
     "strict": "strict %",
@@ -91,7 +94,7 @@ def distance(metric: str, ours: float, theirs: float) -> float:
     as 1, as the reward does. Outer steps and success: the difference.
     """
     if metric in ("ferr", "nbe"):
-        return abs(math.log10(ours / theirs))
+        return abs(math.log10(max(ours, EXACT) / theirs))
     if metric == "gmres":
         return abs(math.log2(max(ours, 1.0) / max(theirs, 1.0)))
     return abs(ours - theirs)
