@@ -1,12 +1,14 @@
 """What the paper left for later: each part on a small slice, and what the machine cannot do."""
 
+import sys
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 from roundwise.exceptions import RoundwiseError
-from roundwise_studies.beyond import algorithms, energy, features, judging, learners
+from roundwise_studies.beyond import algorithms, energy, features, judging, learners, patience
 from roundwise_studies.beyond.__main__ import PARTS, plain
 from roundwise_studies.simulated.experiment import Settings
 from roundwise_studies.simulated.sets import make
@@ -65,11 +67,8 @@ def test_library_learners_are_seeded(replay, kind, monkeypatch):
 
 
 def test_without_the_library_the_error_says_what_to_install(replay, monkeypatch):
-    def missing(module, extra):
-        raise ImportError(f"{module} is needed here; pip install roundwise[{extra}]")
-
-    monkeypatch.setattr(learners, "require", missing)
-    with pytest.raises(ImportError, match="pip install"):
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
+    with pytest.raises(ImportError, match=r"roundwise-studies\[rl\]"):
         learners.library_choices("DQN", replay, "W1", replay.top, 0)
 
 
@@ -119,6 +118,21 @@ def test_matrices_come_from_files(tmp_path):
     assert sorted(problem.n for problem in task.problems) == [4, 6]
     with pytest.raises(RoundwiseError, match="pass others"):
         algorithms.application_problems(tmp_path, 2)
+
+
+def test_patience_changes_the_stop_and_not_the_systems(cache):
+    settings = replace(SLICE, actions=25, seeds=2, taus=(1e-6, 1e-8))
+    rows = list(patience.rows("dense", settings, cache, 1))
+    assert {row["source"] for row in rows} == {"paper", "patience 1", "patience 3"}
+    fp64 = {
+        (row["tau"], row["kappa"], row["source"]): row["outer"]
+        for row in rows
+        if row["policy"] == "FP64"
+    }
+    for (tau, where, source), outer in fp64.items():
+        if source == "patience 3":
+            assert outer >= fp64[tau, where, "patience 1"]
+    assert max(fp64.values()) > 2
 
 
 # Energy

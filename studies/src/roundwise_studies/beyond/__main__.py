@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from roundwise.machine.identity import Machine
-from roundwise_studies.beyond import algorithms, energy, features, learners
+from roundwise_studies.beyond import algorithms, energy, features, learners, patience
 from roundwise_studies.beyond.judging import replayed
 from roundwise_studies.datasets import DATA_SETS
 from roundwise_studies.report import format_text
-from roundwise_studies.simulated.experiment import EXPERIMENTS
+from roundwise_studies.simulated.experiment import EXPERIMENTS, Settings
 from roundwise_studies.tabulating import FlatRow, row_table
 
 Options = argparse.Namespace
@@ -65,6 +65,12 @@ def applications(options: Options) -> Iterable[FlatRow]:
     yield from algorithms.learned(task, options.cache, options.seeds, options.jobs)
 
 
+def patience_rows(options: Options) -> Iterable[FlatRow]:
+    settings = Settings(systems=options.systems, seeds=options.seeds)
+    for name in options.experiments:
+        yield from patience.rows(name, settings, options.cache, options.jobs)
+
+
 def energy_rows(options: Options) -> Iterable[FlatRow]:
     counter = energy.Counter.found()
     yield from energy.study(algorithms.dense_problems(12, (300, 600), 6, 5), counter)
@@ -75,11 +81,12 @@ PARTS: dict[str, Callable[[Options], Iterable[FlatRow]]] = {
     "features": feature_rows,
     "learners": learner_rows,
     "literature": literature,
+    "patience": patience_rows,
     "algorithms": algorithm_rows,
     "applications": applications,
     "energy": energy_rows,
 }
-BY_DEFAULT = ("sensitivity", "features", "learners", "literature", "algorithms")
+BY_DEFAULT = ("sensitivity", "features", "learners", "literature", "patience", "algorithms")
 """Those that need neither files of the user's nor a counter of the machine's."""
 
 
@@ -114,6 +121,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("out"))
     parser.add_argument("--experiments", nargs="+", default=["dense"], choices=list(EXPERIMENTS))
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--systems", type=int, default=100, help="of each half, for patience")
     parser.add_argument("--problems", type=int, default=60, help="of each algorithm")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--matrices", type=Path, help="a folder of .mtx or .mtx.gz files")

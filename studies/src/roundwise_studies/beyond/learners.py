@@ -94,8 +94,8 @@ def library_choices(
     gamma = 0 (an episode has one step) and exploration over the first half; PPO but for gamma = 0
     and 250 steps a batch. Networks have two layers of 64.
     """
-    agents = require("stable_baselines3", "gym")
-    require("torch", "torch").set_num_threads(1)
+    agents = require("stable_baselines3", "rl", "roundwise-studies")
+    require("torch", "rl", "roundwise-studies").set_num_threads(1)
     from roundwise.env import PrecisionEnv
 
     low, high = replay.train.contexts.min(axis=0), replay.train.contexts.max(axis=0)

@@ -84,8 +84,8 @@ ZERO_PENALTY = 5.0
 class Published:
     """Everything but the machine that a result depends on; the defaults are the paper's.
 
-    `generator` is a key of `GENERATORS`; systems of both `SPLITS` are measured. `seeds` trainings
-    differ in their exploration; the paper has one.
+    `generator` is a key of `GENERATORS`; systems of the `splits`, keys of `SPLITS`, are measured.
+    `seeds` trainings differ in their exploration; the paper has one.
     """
 
     generator: str = "released"
@@ -97,6 +97,7 @@ class Published:
     episodes: int = 100
     seeds: int = 10
     taus: tuple[float, ...] = (1e-6, 1e-8)
+    splits: tuple[str, ...] = tuple(SPLITS)
 
     def __post_init__(self) -> None:
         for name in ("train", "test", "repeats", "episodes", "seeds"):
@@ -141,7 +142,7 @@ def gather(settings: Published, file: Path, bar: Bar = no_bar) -> dict[Recipe, M
     wanted = list(
         dict.fromkeys(
             recipe
-            for split in SPLITS
+            for split in settings.splits
             for half in ("train", "test")
             for recipe in settings.recipes(split, half)
         )
@@ -355,7 +356,7 @@ class PublishedResult:
 def run(settings: Published, systems: Systems, machine: str) -> PublishedResult:
     """Train and judge every policy; nothing is solved."""
     cases, space = [], settings.space
-    for split in SPLITS:
+    for split in settings.splits:
         training, test = (
             [systems[recipe] for recipe in settings.recipes(split, half)]
             for half in ("train", "test")

@@ -1,0 +1,220 @@
+# ruff: noqa: E501 (paragraphs of the page)
+"""What the paper left for later: docs/beyond-the-paper.md.
+
+python -m roundwise_studies.beyond             # writes out/beyond/*.json
+python docs/refresh_beyond.py store            # these into docs/paper/beyond.json
+python docs/refresh_beyond.py                  # the page, from that file; a test makes it again
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from refresh_paper import load, markdown, origin, plain, rows_of, save
+
+from roundwise_studies.simulated.tables import METHODS
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "out" / "beyond"
+
+Rows = list[dict[str, Any]]
+
+
+def store(folder: Path) -> None:
+    """Every part that was run; parts that were not keep what is stored."""
+    try:
+        parts = load("beyond")["parts"]
+    except FileNotFoundError:
+        parts = {}
+    for file in sorted(folder.glob("*.json")):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        kept = {name: found[name] for name in ("machine", "processor_seconds")}
+        parts[file.stem] = {**kept, "rows": plain(found["rows"])}
+    save("beyond", {"origin": origin(), "parts": parts})
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def regret(row: dict[str, Any]) -> str:
+    return f"{row['regret']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+
+
+def wide(rows: Rows, keys: Sequence[str], header: Sequence[str]) -> str:
+    """A line for each setting: W1's numbers, then W2's."""
+    found: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[key] for key in keys), {})[row["weights"]] = row
+    columns = [*header]
+    for weight in ("W1", "W2"):
+        columns += [f"regret {weight}", f"std {weight}", f"strict % {weight}", f"low {weight}"]
+    cells = []
+    for key, by_weight in found.items():
+        line: list[Any] = list(key)
+        for weight in ("W1", "W2"):
+            row = by_weight[weight]
+            line += [
+                regret(row),
+                number(row["std"]),
+                number(row["strict %"], 1),
+                number(row["stages below FP64"]),
+            ]
+        cells.append(line)
+    return markdown(columns, cells)
+
+
+def literature(rows: Rows) -> str:
+    cells = [
+        [r["configuration"], f"`{r['action']}`", number(r["strict %"], 1), f"{r['median ferr']:.1e}",
+         f"{r['median nbe']:.1e}", number(r["GMRES"], 1), number(r["regret W1"]), number(r["regret W2"])]
+        for r in rows
+    ]  # fmt: skip
+    header = [
+        "configuration",
+        "u_f, u, u_g, u_r",
+        "strict %",
+        "median ferr",
+        "median nbe",
+        "GMRES",
+        "regret W1",
+        "regret W2",
+    ]
+    return markdown(header, cells)
+
+
+def tasks(rows: Rows) -> str:
+    cells = [
+        [r["task"], r["reward"], r["actions"], f"{r['training']} + {r['test']}", regret(r), number(r["regret FP64"]),
+         number(r["regret fixed"]), f"`{r['fixed']}`", number(r["strict %"], 1), number(r["stages below FP64"])]
+        for r in rows
+    ]  # fmt: skip
+    header = [
+        "task",
+        "reward",
+        "actions",
+        "problems",
+        "regret",
+        "of FP64",
+        "of the best fixed",
+        "best fixed action",
+        "strict %",
+        "low",
+    ]
+    return markdown(header, cells)
+
+
+def patience(rows: Rows) -> str:
+    def shown(row: dict[str, Any], name: str) -> str:
+        value = row[name]
+        if value is None:
+            return "-"
+        return f"{value:.1e}" if name in ("ferr", "nbe") else f"{value:.2f}"
+
+    names = ("success", "ferr", "nbe", "outer", "gmres")
+    cells = [
+        [f"{r['tau']:.0e}", METHODS[r["policy"]], r["kappa"], r["source"], *(shown(r, n) for n in names)]
+        for r in rows
+    ]  # fmt: skip
+    return markdown(
+        ["tau", "policy", "kappa", "source", "success %", "ferr", "nbe", "outer", "GMRES"], cells
+    )
+
+
+def page() -> str:
+    stored = load("beyond")
+    parts = {name: rows_of(part["rows"]) for name, part in stored["parts"].items()}
+    seconds = ", ".join(
+        f"`{name}` {part['processor_seconds']:.0f}" for name, part in stored["parts"].items()
+    )
+    machine = next(iter(stored["parts"].values()))["machine"].split(";")[0]
+    text = [
+        "# What the paper left for later",
+        "Carson & Chen name what they did not try: other features, other settings, continuous states, other algorithms, real "
+        "matrices, energy. Here each is measured with their own learner, on the outcomes of the dense experiment where nothing "
+        "else is said, and judged under their reward.",
+        "```sh\nroundwise reproduce dense --actions 35     # the outcomes; resumable\n"
+        "python -m roundwise_studies.beyond         # all parts but two; each can be named\n"
+        "python -m roundwise_studies.beyond applications --matrices FOLDER      # .mtx files of yours\n"
+        "python -m roundwise_studies.beyond energy                              # where RAPL can be read\n```",
+        f"Processor seconds on {machine}, outcomes being there: {seconds}. Ten trainings a row if not said otherwise. *Regret*: mean reward "
+        "given away on test systems that are no training systems, against the best of all 35 actions of each system, with a 95 % "
+        "bootstrap interval; *std*: over trainings; *strict %*: nbe <= 1e-6 and ferr <= max(1e-6, 10 ferr of FP64); *low*: stages "
+        "(of 4) below FP64. Under this reward all-FP64 is nearly the best action everywhere "
+        "([why](policies.md#under-the-papers-reward-all-fp64-is-the-best-policy)), so that a low regret mostly means less luck.",
+    ]
+    if "sensitivity" in parts:
+        text += [
+            "## Settings of the learner",
+            "One setting changed at a time. In the row *actions, 35* all policies may choose among all 35 monotone actions, in the "
+            "others among the paper's 25.",
+            wide(parts["sensitivity"], ("parameter", "value"), ("setting", "value")),
+            NOTES["sensitivity"],
+        ]
+    if "features" in parts:
+        text += [
+            "## What each feature is worth",
+            "The paper's state with a feature left out, and with one more; ten bins each. Fill and pivot growth come from factors; "
+            "dominance, density, and what the rows tell of the spectrum (their cosines, their range) from the entries.",
+            wide(parts["features"], ("state",), ("state",)),
+            NOTES["features"],
+        ]
+    if "learners" in parts:
+        text += [
+            "## Continuous states, and a library of deep reinforcement learning",
+            "DQN and PPO are those of Stable-Baselines3 (`pip install 'roundwise-studies[rl]'`), on `roundwise.env.PrecisionEnv`: "
+            "10 000 steps, as many as the paper's learner makes, features scaled to [-1, 1], gamma = 0, networks of two layers "
+            "of 64, three seeds.",
+            wide(parts["learners"], ("learner",), ("learner",)),
+            NOTES["learners"],
+        ]
+    if "literature" in parts:
+        text += [
+            "## Fixed configurations of the literature",
+            "One action for all systems: three precisions (Carson & Higham, SIAM J. Sci. Comput. 40, 2018) and five (Amestoy, "
+            "Buttari, Higham, L'Excellent, Mary & Vieublé, SIAM J. Matrix Anal. Appl. 45, 2024; the products inside GMRES in its "
+            "own format), bf16 for their half, FP64 for what would be FP128.",
+            literature(parts["literature"]),
+            NOTES["literature"],
+        ]
+    if "patience" in parts:
+        text += [
+            "## Stagnation at the first step, or after three",
+            "The paper's equation ends a run at the first stagnating step, its prose speaks of three in a row. The first 30 systems "
+            "of each half, ten trainings; the paper's numbers are of its 100.",
+            patience(parts["patience"]),
+            NOTES["patience"],
+        ]
+    if "algorithms" in parts:
+        text += [
+            "## Other algorithms, formats and matrices",
+            "The whole loop on small problems (n = 40 to 120; least squares 60 x 20): every action on every problem, tabular Q, "
+            "unseen problems. *Modelled time* is the logarithm of the speedup over all-FP64 where an operation costs in proportion "
+            "to the bits of its format, and a miss of tau = 1e-6 pays for FP64 besides. fp24 is a format of no hardware: 17 bits of "
+            "significand. The applications are the 34 matrices up to n = 300 of a selection of the SuiteSparse collection (Davis & "
+            "Hu, 2011), half of them for training.",
+            tasks([*parts["algorithms"], *parts.get("applications", [])]),
+            NOTES["algorithms"],
+        ]
+    text += ["## Energy", NOTES["energy"]]
+    return "\n\n".join(part.strip() for part in text if part.strip()) + "\n"
+
+
+NOTES = {
+    "sensitivity": "",
+    "features": "",
+    "learners": "",
+    "literature": "",
+    "patience": "",
+    "algorithms": "",
+    "energy": "`python -m roundwise_studies.beyond energy` reads the joules of native runs from the processor's RAPL counters and learns from "
+    "log2 of FP64's joules over an action's. Where there is none, as on the virtual machine of this page, or it may be read by root "
+    "alone, it refuses and says why: no number stands in for one.",
+}
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["store"]:
+        store(Path(sys.argv[2]) if sys.argv[2:] else FOLDER)
+    (ROOT / "docs" / "beyond-the-paper.md").write_text(page(), encoding="utf-8")
