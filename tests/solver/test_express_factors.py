@@ -6,10 +6,10 @@ import warnings
 import numpy as np
 import pytest
 import rational
+from express_calls import express
 from test_express import ORDERS, TYPES, drawn
 
 import roundwise as rw
-from roundwise.solver.express import express
 
 FORMATS = ("fp64", "fp32")
 
@@ -58,7 +58,7 @@ def test_fp32_factors_pass_the_same_gate(dtype, n):
 def test_fp32_factors_that_may_have_lost_a_pivot_are_left_to_the_general_path():
     A = rw.problems.randsvd(20, 1e12, 3, rng=0).A
     b = A @ np.ones(20)
-    assert express(A, b, None, None, "fp32") is None
+    assert express(A, b, factor="fp32") is None
     found = rw.solve(A, b, policy="fp32", full_output=True)
     assert found.backward_error <= found.tolerance
     assert "You asked for fp32" in found.explain()
