@@ -21,9 +21,9 @@ import scipy.sparse as sp
 from roundwise.actions import ActionSpace
 from roundwise.algorithms import Algorithm, CgIR, GmresIR, LsIR, LuIR
 from roundwise.algorithms.stopping import PaperRule
-from roundwise.costs import BITS_PROPORTIONAL, Rate
+from roundwise.costs import BITS_PROPORTIONAL
 from roundwise.exceptions import RoundwiseError
-from roundwise.formats import FP64, FloatFormat
+from roundwise.formats import FloatFormat
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.policies import TabularQ
 from roundwise.problems import LinearSystem, Problem, random_sparse_spd, randsvd
@@ -119,12 +119,9 @@ def tasks(count: int = 60) -> Iterator[Task]:
     yield Task("least squares", LsIR(), ("bf16", "fp32", "fp64"), squares, half)
 
 
-BY_BITS = replace(
-    BITS_PROPORTIONAL, rates={**BITS_PROPORTIONAL.rates, FP24.name: Rate(FP64.p / FP24.p)}
-)
 REWARDS: dict[str, Reward] = {
     "the paper's, W2": replace(PAPER_W2, lambda_iter=0.5),
-    "modelled time": CostReward(BY_BITS, StrictTarget(TAU)),
+    "modelled time": CostReward(BITS_PROPORTIONAL, StrictTarget(TAU)),
 }
 
 
