@@ -135,10 +135,10 @@ def page() -> str:
         "Carson & Chen name what they did not try: other features, other settings, continuous states, other algorithms, real "
         "matrices, energy. Here each is measured with their own learner, on the outcomes of the dense experiment where nothing "
         "else is said, and judged under their reward.",
-        "```sh\nroundwise reproduce dense --actions 35     # the outcomes; resumable\n"
-        "python -m roundwise_studies.beyond         # all parts but two; each can be named\n"
-        "python -m roundwise_studies.beyond applications --matrices FOLDER      # .mtx files of yours\n"
-        "python -m roundwise_studies.beyond energy                              # where RAPL can be read\n```",
+        "```sh\nroundwise reproduce dense --actions 35   # the outcomes; resumable\n"
+        "python -m roundwise_studies.beyond       # all parts but two\n"
+        "python -m roundwise_studies.beyond applications --matrices FOLDER\n"
+        "python -m roundwise_studies.beyond energy\n```",
         f"Processor seconds on {machine}, outcomes being there: {seconds}. Ten trainings a row if not said otherwise. *Regret*: mean reward "
         "given away on test systems that are no training systems, against the best of all 35 actions of each system, with a 95 % "
         "bootstrap interval; *std*: over trainings; *strict %*: nbe <= 1e-6 and ferr <= max(1e-6, 10 ferr of FP64); *low*: stages "

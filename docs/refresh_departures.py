@@ -32,6 +32,7 @@ CACHE = ROOT / "out"
 MAIN = ("storage", "all", "all, its stream")
 PLANS: dict[str, tuple[int, int]] = {"sparse": (100, 12), "pde": (100, 20), "ablation": (100, 12)}
 """Systems of each half: of the main variants, and of all variants; 0 leaves that part out."""
+SIZES = Settings().sizes
 TITLES = {
     "sparse": "Random sparse systems (Tables 4 and 5)",
     "pde": "PDE systems (Tables 7 and 8)",
@@ -46,9 +47,9 @@ def studies(experiment: str) -> dict[str, DepartureStudy]:
     main = tuple(variant for variant in every if variant.name in MAIN)
     found = {}
     if many:
-        found["main"] = DepartureStudy(Settings(systems=many), experiment, main)
+        found["main"] = DepartureStudy(Settings(systems=many, sizes=SIZES), experiment, main)
     if few:
-        found["each"] = DepartureStudy(Settings(systems=few), experiment, every)
+        found["each"] = DepartureStudy(Settings(systems=few, sizes=SIZES), experiment, every)
     return found
 
 
@@ -158,14 +159,11 @@ def page() -> str:
                 "numbers on all of its systems, so that they compare with each other, not with the table above).",
                 distance_table(kept["each"]["distances"]),
             ]
-    parts.append("## Which departure makes which number\n\n" + FINDINGS)
     parts.append(
         "## What each departure is\n\n" + "\n".join(f"- `{n}`: {t}." for n, t in DEPARTURES.items())
     )
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
-
-FINDINGS = ""
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["solve"]:

@@ -354,7 +354,8 @@ def test_loose_rounding_rounds_sparse_systems_as_dense_ones():
 # The study
 
 SLICE = Settings(systems=3, seeds=2, episodes=20, sizes=(12, 24))
-STUDY = DepartureStudy(SLICE)
+ADDED = tuple(variant for variant in variants() if not variant.name.startswith("all - "))
+STUDY = DepartureStudy(SLICE, variants=ADDED)
 
 
 def test_outcomes_are_shared_between_variants():
@@ -379,7 +380,7 @@ def test_counting_follows_the_format_that_gmres_has():
 
 
 def test_replayed_departures_solve_nothing(results, cache):
-    assert list(results) == [variant.name for variant in variants()]
+    assert list(results) == [variant.name for variant in ADDED]
     for name in ("stop", "counting", "learning"):
         assert results[f"+ {name}"].gathered.computed == 0
     again = reproduce(STUDY, cache)

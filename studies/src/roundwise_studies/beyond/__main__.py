@@ -30,7 +30,7 @@ def learner_rows(options: Options) -> Iterable[FlatRow]:
     for name in options.experiments:
         replay = replayed(name, options.cache, options.jobs)
         library = () if options.without_library else ("DQN", "PPO")
-        yield from learners.learners(replay, library, options.seeds)
+        yield from learners.learners(replay, library, options.seeds, options.library_seeds)
 
 
 def literature(options: Options) -> Iterable[FlatRow]:
@@ -122,6 +122,7 @@ def main() -> None:
     parser.add_argument("--experiments", nargs="+", default=["dense"], choices=list(EXPERIMENTS))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--systems", type=int, default=100, help="of each half, for patience")
+    parser.add_argument("--library-seeds", type=int, default=3, help="of DQN and PPO")
     parser.add_argument("--problems", type=int, default=60, help="of each algorithm")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--matrices", type=Path, help="a folder of .mtx or .mtx.gz files")
