@@ -147,17 +147,20 @@ char* answer_at(const Numbers& x, std::int64_t i) {
     return static_cast<char*>(x.data()) + i * size * x.shape(1) * x.shape(2);
 }
 
-// The numbers of one matrix to a lane: number e to to[e * lanes].
+// The numbers of one matrix to a lane: part p of number e to to[(e * parts + p) * lanes].
 void to_lane(const GivenNumbers& given, std::int64_t lanes, double* to) {
-    given.read([=](std::int64_t i, std::int64_t j, int, double value) { to[(i * given.columns + j) * lanes] = value; });
+    const std::int64_t columns = given.columns, parts = given.parts();
+    given.read([=](std::int64_t i, std::int64_t j, int part, double value) {
+        to[((i * columns + j) * parts + part) * lanes] = value;
+    });
 }
 
 // Whether systems of a stack are solved side by side, as many as a vector has lanes at a time.
 bool are_tiny(const Numbers& a, const Numbers& b, std::int64_t n, std::int64_t columns, std::int64_t count,
               Storage storage, bool forward) {
     constexpr std::int64_t most = 1024;  // right-hand sides of one: a copy of them stays in the first caches
-    return n <= tiny_order && n * columns <= most && count >= tiny_kernels().lanes && !a.is_complex && !b.is_complex &&
-           storage == Storage::fp64 && !forward;
+    return n <= tiny_order && n * columns <= most && count >= tiny_kernels().lanes &&
+           a.is_complex == b.is_complex && storage == Storage::fp64 && !forward;
 }
 
 // Solves such systems; errors are infinite for those that are to be solved one by one.
@@ -166,10 +169,11 @@ void solve_tiny(std::int64_t n, std::int64_t columns, std::int64_t count, const 
                 const ColumnsAt& columns_at, const Numbers& x, const ExpressGate& gate, int threads, double* errors) {
     const TinyKernels& kernels = tiny_kernels();
     const std::int64_t lanes = kernels.lanes, groups = (count + lanes - 1) / lanes;
-    const std::int64_t numbers = n * (n + 2 * columns) + 1;
+    const std::int64_t parts = x.is_complex ? 2 : 1, of_b = parts * n * columns;
+    const std::int64_t numbers = parts * n * n + 2 * of_b + 1;
     const auto start = [&](char* scratch) {
-        double *a = reinterpret_cast<double*>(scratch), *b = a + n * n * lanes, *found = b + n * columns * lanes;
-        double* group_errors = found + n * columns * lanes;
+        double *a = reinterpret_cast<double*>(scratch), *b = a + parts * n * n * lanes, *found = b + of_b * lanes;
+        double* group_errors = found + of_b * lanes;
         return [&, a, b, found, group_errors](std::int64_t group) {
             const std::int64_t first = group * lanes, last = std::min(first + lanes, count);
             for (std::int64_t lane = 0; lane < lanes; ++lane) {  // those that do not exist are copies of the last one
@@ -177,11 +181,11 @@ void solve_tiny(std::int64_t n, std::int64_t columns, std::int64_t count, const 
                 to_lane(matrix_at(i), lanes, a + lane);
                 to_lane(columns_at(i), lanes, b + lane);
             }
-            kernels.solve(n, columns, a, b, found, x.is_single, gate, group_errors);
+            kernels.solve[parts - 1](n, columns, a, b, found, x.is_single, gate, group_errors);
             for (std::int64_t i = first; i < last; ++i) {
                 errors[i] = group_errors[i - first];
                 char* to = answer_at(x, i);
-                for (std::int64_t e = 0; e < n * columns; ++e) {
+                for (std::int64_t e = 0; e < of_b; ++e) {
                     const double value = found[e * lanes + i - first];
                     if (x.is_single) reinterpret_cast<float*>(to)[e] = static_cast<float>(value);
                     else reinterpret_cast<double*>(to)[e] = value;

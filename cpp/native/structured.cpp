@@ -20,7 +20,8 @@ constexpr TriangleKernels triangle = {2 * strip_lanes,          triangle_strip_w
                                       solve_triangle_strips,    triangle_single_workspace,
                                       solve_triangle_of_one};
 constexpr ZeroKernels zeros = {structure_of_matrix, triangular_orders};
-constexpr TinyKernels tiny = {Lanes<double>::count, solve_side_by_side<tiny_order>};
+constexpr TinyKernels tiny = {Lanes<double>::count,
+                              {solve_side_by_side<1, tiny_order>, solve_side_by_side<2, tiny_order>}};
 
 }  // namespace ROUNDWISE_LEVEL
 }  // namespace roundwise
