@@ -10,6 +10,7 @@ from express_calls import express
 from test_express import ORDERS, TYPES, drawn
 
 import roundwise as rw
+from roundwise.backends.native.dense import has_own_lu
 
 FORMATS = ("fp64", "fp32")
 
