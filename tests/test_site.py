@@ -156,7 +156,8 @@ const scrolls = e => e && (['auto', 'scroll'].includes(getComputedStyle(e).overf
 const texts = document.querySelectorAll('main article :is(h1, h2, h3, p, li, dt, td, th)');
 return [...texts].filter(e => {
   const range = document.createRange(); range.selectNodeContents(e);
-  return range.getBoundingClientRect().right > width + 1 && !scrolls(e);
+  const cut = range.getBoundingClientRect().right > width + 1;
+  return cut && !e.querySelector('table') && !scrolls(e);
 }).map(e => e.tagName + ': ' + e.textContent.slice(0, 40));
 """
 
@@ -207,11 +208,13 @@ def test_tables_scroll_and_break_no_word(address, window, screen):
 
 def test_no_page_is_longer_than_ten_screens(address, window):
     height = SCREENS["laptop"][1]
+    article, long = "return document.querySelector('main article')?.scrollHeight ?? 0", {}
     for page in documentation():
         visit(window, f"{address}/{page}.html")
-        article = "return document.querySelector('main article')?.scrollHeight ?? 0"
         screens = window.execute_script(article) / height
-        assert screens <= MOST_SCREENS, f"{page}: {screens:.1f} screens"
+        if screens > MOST_SCREENS:
+            long[page] = round(screens, 1)
+    assert long == {}
 
 
 # The contrast of every visible piece of text with what is behind it, by WCAG's formula; large text

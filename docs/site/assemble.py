@@ -17,6 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import thumbnails
 from folding import folded
 
 SITE = Path(__file__).parent
@@ -24,6 +25,7 @@ DOCS = SITE.parent
 ROOT = DOCS.parent
 BUILD = ROOT / "build" / "site"
 OTHER_PAGES = "<!-- other pages -->"
+FINDINGS = "<!-- findings -->"
 ELSEWHERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 
 
@@ -50,9 +52,27 @@ def readme_section(title: str) -> str:
     return sections[title].strip()
 
 
+def findings() -> str:
+    """The claims of the paper under their verdicts, from what ``make paper-docs`` has stored."""
+    rows = re.findall(
+        r"^\| ([^|]*) \| (confirmed|partly|not reproduced) \| [^|]* \| ([^|]*) \|",
+        (DOCS / "paper-claims.md").read_text(encoding="utf-8"),
+        flags=re.M,
+    )
+    parts = []
+    for verdict in ("confirmed", "partly", "not reproduced"):
+        claims = [f"- {claim} ({held})" for claim, found, held in rows if found == verdict]
+        parts.append(
+            f"**{verdict.capitalize()}** ({len(claims)} of {len(rows)}):\n\n" + "\n".join(claims)
+        )
+    return "\n\n".join(parts)
+
+
 def adapted(text: str) -> str:
     """A page whose links work on the site: examples are pages of the gallery there."""
     text = re.sub(r"<!-- README: (.*?) -->", lambda found: readme_section(found[1]), text)
+    if FINDINGS in text:
+        text = text.replace(FINDINGS, findings())
     text = re.sub(r"\[([^]]*)\]\((?:\.\./)?((?:src|cpp)/[^)]*)\)", r"\1 (`\2`)", text)
     text = re.sub(r"\]\(\.\./\.\./examples/(\w+)\.py\)", r"](../gallery/\1.rst)", text)
     text = re.sub(r"\]\((?:\.\./)?examples/(\w+)\.py\)", r"](gallery/\1.rst)", text)
@@ -84,6 +104,7 @@ def gather(source: Path) -> None:
         write(source / name, text if page.parent == SITE else folded(text))
     shutil.copytree(DOCS / "images", source / "images", dirs_exist_ok=True)
     shutil.copytree(SITE / "static", source / "static", dirs_exist_ok=True)
+    thumbnails.draw(source / "images")
 
 
 def main() -> None:

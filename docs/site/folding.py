@@ -27,7 +27,29 @@ def folded(text: str) -> str:
         if _height(shorter) >= heights[longest]:
             break
         sections[longest], heights[longest] = shorter, _height(shorter)
+    if sum(heights) > HIGHEST:
+        sections = _with_folded_chapter(sections)
     return "\n".join(line for section in sections for line in section) + "\n"
+
+
+def _with_folded_chapter(sections: list[list[str]]) -> list[list[str]]:
+    """Fold all that is below the heading of the second level with the most subsections.
+
+    Their headings become bold text: a folded part can have none.
+    """
+    levels = [len(found[0]) if (found := re.match("#+", section[0])) else 0 for section in sections]
+    chapters = [i for i, level in enumerate(levels) if level == 2]
+    ends = [*chapters[1:], len(sections)]
+    if not chapters:
+        return sections
+    first, end = max(zip(chapters, ends, strict=True), key=lambda part: part[1] - part[0])
+    inner = []
+    for section in sections[first + 1 : end]:
+        plain = [line for line in section[1:] if not line.startswith(":::::")]
+        inner += ["", f"**{section[0].lstrip('# ')}**", *plain]
+    head = sections[first]
+    made = [*head, "", f":::::{{dropdown}} {head[0].lstrip('# ')}", *inner, ":::::", ""]
+    return [*sections[:first], made, *sections[end:]]
 
 
 def _sections(text: str) -> list[list[str]]:
