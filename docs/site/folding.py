@@ -14,6 +14,9 @@ LONGEST_TABLE = 12
 HIGHEST = 7000
 """Pixels of a page on a laptop, about: ten screens of 900, less what the estimate is off by."""
 
+SURELY_TOO_HIGH = 9500
+"""Pixels from which a whole chapter is folded: links to its sections are lost then. A taste."""
+
 HEADING = re.compile(r"#{1,4} ")
 
 
@@ -27,7 +30,7 @@ def folded(text: str) -> str:
         if _height(shorter) >= heights[longest]:
             break
         sections[longest], heights[longest] = shorter, _height(shorter)
-    if sum(heights) > HIGHEST:
+    if sum(heights) > SURELY_TOO_HIGH:
         sections = _with_folded_chapter(sections)
     return "\n".join(line for section in sections for line in section) + "\n"
 
