@@ -442,7 +442,7 @@ def answer_of(lu: VerifiedLU, b: Array, known: Known, trans: str = "N") -> Expre
         return None
     x = joined_parts(found.x, b.shape) if split else found.x
     error, ratio = known.unit * found.error, lu.pivot_ratio
-    return ExpressAnswer(x, error, known.tolerance, ratio, "lu", FP64.name, found.corrections)
+    return ExpressAnswer(x, error, known.tolerance, ratio, "lu", known.factor, found.corrections)
 
 
 def in_double(A: Array) -> Array:

@@ -34,6 +34,7 @@ from roundwise.solver.express_factors import (
 )
 from roundwise.solver.express_structured import UNKNOWN
 from roundwise.solver.factored import Factored, Tried, with_pattern_of
+from roundwise.solver.frameworks import framework_of
 from roundwise.solver.inputs import (
     GivenColumns,
     checked_columns,
@@ -328,6 +329,8 @@ class Factorization:
             if found is not None:
                 seconds = perf_counter() - start
                 return self._told(express, found, b, trans, seconds) if full_output else found.x
+        if type(b) is not np.ndarray and (framework := framework_of(b)) is not None:
+            return framework.solve_with(self, b, trans)
         factored = present.factored
         system = factored.matrix
         if system.backend.sparse_on != "cpu" and is_on_device(b):

@@ -28,6 +28,7 @@ from roundwise.solver.express_device import express_on_device
 from roundwise.solver.express_factors import dense_factors
 from roundwise.solver.express_sparse import SparseSequence, attempt_sparse, repeated, sparse_factors
 from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
+from roundwise.solver.frameworks import framework_of
 from roundwise.solver.inputs import dense_array, empty_answer
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.places import (
@@ -167,6 +168,20 @@ def solve(
     >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
+    is_plain = type(b) is np.ndarray and (type(A) is type(b) or sparse.issparse(A))
+    if not is_plain and (framework := framework_of(A, b)) is not None:
+        return framework.solve_followed(
+            A,
+            b,
+            tol=tol,
+            policy=policy,
+            full_output=full_output,
+            assume_a=assume_a,
+            accuracy=accuracy,
+            device=device,
+            lower=lower,
+            transposed=transposed,
+        )
     asked = asked_of(policy, tol, assume_a, accuracy, lower, transposed)
     x = solve_system(asked, A, b, full_output, device)
     return _in_memory_of(b, x, A) if overwrite_b else x
@@ -357,37 +372,51 @@ def factor(
     >>> F.solve([1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
+    is_plain = type(A) is np.ndarray or sparse.issparse(A)
+    if not is_plain and (framework := framework_of(A)) is not None:
+        return framework.factor_followed(  # type: ignore[no-any-return]
+            A,
+            tol=tol,
+            policy=policy,
+            assume_a=assume_a,
+            columns=columns,
+            accuracy=accuracy,
+            device=device,
+            lower=lower,
+        )
     asked = asked_of(policy, tol, assume_a, accuracy, lower)
     return factor_system(asked, A, columns, device)
 
 
 def factor_system(
-    asked: Asked, A: Any, columns: int = 1, device: str | None = None
+    asked: Asked, A: Any, columns: int = 1, device: str | None = None, copy: bool = True
 ) -> Factorization | StackedFactorization:
-    """`factor` with checked options."""
+    """`factor` with checked options; without `copy`, a dense A is not to be changed later."""
     if not isinstance(columns, int | np.integer) or columns < 1:
         raise ValueError(f"columns = {columns!r}; pass how many to expect, at least 1")
     if (sparse_on := sparse_place(A, device)) != "cpu":
         asked = Asked(asked.asker, replace(asked.options, sparse_on=sparse_on))
         with sparse_gpu(A, device) if sparse_on == "cuda" else nullcontext():
-            return factor_system(asked, on_host(A), columns)
+            return factor_system(asked, on_host(A), columns, copy=copy)
     place = place_of(A, None, device)
     with ieee_arithmetic() if place is None else place.entered(A):
         A, asked = asked.options.meant(A if place is None else place.array("A", A)), asked.rest
-        one = partial(_factored, asked, columns=int(columns), place=place)
+        one = partial(_factored, asked, columns=int(columns), place=place, copy=copy)
         if is_sparse(A) or np.ndim(A) <= 2:
             return one(A)
         stack = A if place is not None else dense_array("A", A, real=False)
         return StackedFactorization(stack, one, AtOnce(asked.dense, place))
 
 
-def _factored(asked: Asked, A: Any, columns: int, place: Place | None) -> Factorization:
+def _factored(
+    asked: Asked, A: Any, columns: int, place: Place | None, copy: bool = True
+) -> Factorization:
     options = asked.options
 
     def decided(matrix: Any) -> Decided:
         start = perf_counter()
         backend = backend_for(options.sparse_on)
-        system = prepare(matrix, columns, place, copy=True, backend=backend)
+        system = prepare(matrix, columns, place, copy=copy, backend=backend)
         return system, decide(system, asked.asker, options), perf_counter() - start
 
     made: Any = None
@@ -400,7 +429,7 @@ def _factored(asked: Asked, A: Any, columns: int, place: Place | None) -> Factor
         else:
             array = dense_array("A", A, real=False)
             is_copy = type(A) is np.ndarray and not np.may_share_memory(array, A)
-            made = dense_factors(array, wanted, is_copy)
+            made = dense_factors(array, wanted, is_copy or not copy)
             del array  # A in another byte order is converted again, into the copy that is kept
         if made is not None:
             action = express_action(made.factor, wanted.forward, made.method)

@@ -53,6 +53,7 @@ from roundwise.machine.threads import ieee_arithmetic
 from roundwise.methods.tall import TALL
 from roundwise.solver.decide import Plan
 from roundwise.solver.express import remembered
+from roundwise.solver.frameworks import framework_of
 from roundwise.solver.places import Place, place_of, returned
 from roundwise.solver.policy_argument import DEFAULT, Start, parse_policy
 from roundwise.solver.prepare import BACKEND
@@ -147,6 +148,10 @@ def lstsq(
                     return tried[-1].found.x
                 with ieee_arithmetic():
                     return known.solution(tried)
+    elif (framework := framework_of(A, b)) is not None:
+        return framework.lstsq_followed(
+            A, b, rcond, tol=tol, policy=policy, full_output=full_output, device=device
+        )
     elif (place := place_of(A, b, device)) is not None:
         return _on_device(A, b, (tol, rcond), parse_policy(policy, LsIR), full_output, place)
     with ieee_arithmetic():

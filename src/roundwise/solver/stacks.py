@@ -37,6 +37,7 @@ from roundwise.solver.express import (
     solution_of,
     suspicious_ratio,
 )
+from roundwise.solver.frameworks import framework_of
 from roundwise.solver.inputs import checked_shapes, dense_array, is_transposed
 from roundwise.solver.places import Place
 from roundwise.solver.prepare import Wanted
@@ -449,6 +450,8 @@ class StackedFactorization:
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b``, as `Factorization.solve`; b is broadcast as by `roundwise.solve`."""
+        if type(b) is not np.ndarray and (framework := framework_of(b)) is not None:
+            return framework.solve_with(self, b, trans)
         place = self._at_once.place
         if place is None:
             with ieee_arithmetic():
