@@ -56,7 +56,7 @@ def findings() -> str:
     """The claims of the paper under their verdicts, from what ``make paper-docs`` has stored."""
     rows = re.findall(
         r"^\| ([^|]*) \| (confirmed|partly|not reproduced) \| [^|]* \| ([^|]*) \|",
-        (DOCS / "paper-claims.md").read_text(encoding="utf-8"),
+        (SITE.parent / "paper-claims.md").read_text(encoding="utf-8"),
         flags=re.M,
     )
     parts = []
