@@ -21,6 +21,7 @@ except ModuleNotFoundError:
     raise SystemExit("roundwise: the command needs click; pip install roundwise[cli]") from None
 
 LIBRARY = {
+    "run": ("run:run_command", "Run a program whose solves go through Roundwise."),
     "solve": ("solve:solve_command", "Solve A x = b in as little precision as it takes."),
     "compare": ("compare:compare_command", "Time roundwise.solve on this machine, beside NumPy."),
     "calibrate": (
@@ -129,6 +130,7 @@ def main(ctx: click.Context) -> None:
 
     \b
     Examples
+      roundwise run script.py
       roundwise solve A.mtx b.mtx -o x.mtx
       roundwise compare
       roundwise train dense -o policy.json --train 30 --jobs -1

@@ -110,7 +110,8 @@ Price = Callable[[Rates, Shape, str], Seconds | None]
 DevicePrice = Callable[[DeviceRates, Shape, str], Seconds | None]
 
 Preparation = Callable[[Any, Any], Any]
-"""Makes of a backend and A an `Analysis`, which factorizes A in a format."""
+"""Makes of a backend and A an `Analysis`, which factorizes A in a format; for least squares, of the
+factor stage and the tall one of A and A' the `AugmentedFactors`."""
 
 
 @dataclass(frozen=True)
