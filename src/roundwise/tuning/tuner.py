@@ -495,7 +495,7 @@ class Tuner:
         return plot_training(curves.reward, curves.epsilon, rewards, safe, self.policy_, names)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the settings and, once fitted, how the reward grew."""
+        """HTML for a notebook: the settings and, once fitted, how the reward grew."""
         from roundwise.notebook.cards import facts_card
 
         facts = {

@@ -27,7 +27,7 @@ from roundwise_studies.native.published import (
     gather,
     run,
 )
-from roundwise_studies.protocol import TASTE, Bars, Part, Study, no_bars
+from roundwise_studies.protocol import Bars, Part, Study, caution, no_bars
 from roundwise_studies.report import Report, Table, scientific
 from roundwise_studies.tabulating import FlatRow, finite_mean, flat_tables, plain_rows, row_table
 from roundwise_studies.writing import provenance
@@ -282,8 +282,7 @@ class PublishedStudy(Study[Systems, PublishedResult]):
             f"{settings.sizes[0]} to {settings.sizes[1]}, {settings.repeats} repeats, "
             f"{settings.seeds} trainings, on {result.machine}."
         ]
-        if not settings.are_the_papers:
-            lines.append(TASTE)
+        lines = caution(settings, settings.test, settings.seeds) + lines
         described = {
             "generator": settings.generator,
             "algorithm": f"GMRES-IR, tolerance 1e-4, restart {RESTART}, one cycle, ten steps",
