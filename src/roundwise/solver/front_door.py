@@ -198,11 +198,8 @@ def solve(
     """
     wished = (nullspace, M, x0, callback, rtol, atol, progress or None)
     is_plain = type(b) is np.ndarray and (type(A) is type(b) or sparse.issparse(A))
-    if (
-        not is_plain
-        and wished.count(None) == len(wished)
-        and (framework := framework_of(A, b)) is not None
-    ):
+    framework = None if is_plain else framework_of(A, b)
+    if framework is not None and all(one is None for one in wished):
         return framework.solve_followed(
             A,
             b,
