@@ -439,7 +439,7 @@ def native_page() -> str:
         "that are monotone in (u_f, u_g, u, u_r), 50 training and 100 validation systems with n = 1000 to 1500, at most "
         "ten outer steps, GMRES restarted after 30, one cycle, tolerance 1e-4, three repeats, lambda_iter = 0.5. A solve is "
         "accepted by its forward error, for each tau by itself: four policies.",
-        "```sh\nroundwise reproduce native                                               # resumable; --quick: a taste\n"
+        "```sh\nroundwise reproduce native                                               # resumable\n"
         "roundwise reproduce native --generator randsvd --out out/native-randsvd  # our harder variant\n```",
         "Systems come from the released generator, which makes nearly diagonal matrices; the text names none. Both splits are "
         "run: *text* trains on low and medium condition numbers and validates on low, medium and high; *released* is the "

@@ -41,5 +41,5 @@ def test_it_has_a_title_for_the_gallery(path):
 
 def test_a_policy_of_your_own_fits_on_a_screen():
     text = (EXAMPLES / "custom_policy.py").read_text()
-    own = text[text.index("class MeanReward") : text.index("def main")]
+    own = text[text.index("class MeanReward") : text.index("# %%\n# Trained")]
     assert len(own.strip().splitlines()) <= 30

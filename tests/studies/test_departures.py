@@ -440,7 +440,7 @@ def test_command(tmp_path):
     folders = ["--cache", tmp_path / "cache", "--out", tmp_path / "out"]
     first = call("departures", *options, *folders)
     assert first.exit_code == 0, first.output
-    assert "DEPARTURES OF THE RELEASED CODE" in first.stdout
+    assert "QUICK RUN" in first.stdout
     assert (tmp_path / "out" / "report.html").is_file()
     content = json.loads(call("departures", *options, *folders, "--json").stdout)
     assert content["settings"]["systems"] == 1

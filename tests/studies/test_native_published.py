@@ -204,7 +204,19 @@ def test_tables(result, tmp_path):
 
 def test_the_command(tmp_path):
     folders = ["--cache", tmp_path / "cache", "--out", tmp_path / "out"]
-    text = succeed("reproduce", "native", "--systems", 3, "--sizes", 20, 30, "--seeds", 1, *folders)
+    text = succeed(
+        "reproduce",
+        "native",
+        "--systems",
+        3,
+        "--sizes",
+        20,
+        30,
+        "--seeds",
+        1,
+        *folders,
+        "--verbose",
+    )
     assert "NATIVE CPU VALIDATION" in text
     assert (tmp_path / "out" / "results.json").exists()
 

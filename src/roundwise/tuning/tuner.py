@@ -464,7 +464,7 @@ class Tuner:
         return DeployedPolicy(self.policy_, self.context_, self.arithmetic_, self.algorithm)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the settings and, once fitted, how the reward grew."""
+        """HTML for a notebook: the settings and, once fitted, how the reward grew."""
         from roundwise.notebook.cards import facts_card
 
         facts = {

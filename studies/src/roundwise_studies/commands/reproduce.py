@@ -30,8 +30,8 @@ from roundwise_studies.writing import Written, write
 T = TypeVar("T", Settings, Processor, Published, Gpu)
 
 QUICK = Settings(systems=16, seeds=3, sizes=(60, 160))
-QUICK_NATIVE = Processor(train=6, test=8, sizes=(100, 200))
-QUICK_PUBLISHED = Published(train=6, test=9, sizes=(100, 200), repeats=1, seeds=3)
+QUICK_NATIVE = Processor(train=6, test=8, sizes=(500, 1000))
+QUICK_PUBLISHED = Published(train=6, test=9, sizes=(500, 700), repeats=1, seeds=3)
 DEPLOYED = "for native --variant deployed"
 ONLY_NATIVE = {
     "order": DEPLOYED,
@@ -68,7 +68,10 @@ MARKS = {"confirmed": "+", "partly": "~", "not reproduced": "-"}
     metavar="dense|sparse|pde|ablation|all|native|departures",
     type=click.Choice([*EXPERIMENTS, "all", "native", "departures"]),
 )
-@click.option("--quick", is_flag=True, help="A taste in about a minute: few, small systems.")
+@click.option(
+    "--quick", is_flag=True, help="Few, small systems, about a minute: numbers, and no verdicts."
+)
+@click.option("--verbose", is_flag=True, help="Print all tables, not only the summary.")
 @options.count(
     "--systems",
     "Training systems, and test systems; of native, half as many for training.  [default: 100]",
@@ -126,6 +129,7 @@ MARKS = {"confirmed": "+", "partly": "~", "not reproduced": "-"}
 def reproduce_command(
     experiment: str,
     quick: bool,
+    verbose: bool,
     systems: int | None,
     sizes: tuple[int, int] | None,
     seeds: int | None,
@@ -210,9 +214,9 @@ def reproduce_command(
     if as_json:
         echo_json({**written.summary, "files": [str(path) for path in written.files]})
         return
-    for part in written.parts:
+    for part in written.parts if verbose else ():
         _show_part(part)
-    if written.report.findings:
+    if verbose and written.report.findings:
         click.echo(
             "FINDINGS OF THE PAPER (+ confirmed, ~ partly, - not reproduced from the text)\n"
         )
@@ -223,7 +227,8 @@ def reproduce_command(
     click.echo("SUMMARY\n")
     for line in written.report.summary:
         click.echo(wrapped("* ", line))
-    click.echo(f"\nReport: {written.files[0]}")
+    hidden = "" if verbose else " (--verbose prints its tables here)"
+    click.echo(f"\nReport: {written.files[0]}{hidden}")
 
 
 def _given(defaults: T, **chosen: Any) -> T:

@@ -28,7 +28,7 @@ from roundwise_studies.native.published import (
     run,
 )
 from roundwise_studies.native.published_systems import SPLITS
-from roundwise_studies.protocol import TASTE, Bars, Part, Study, no_bars
+from roundwise_studies.protocol import Bars, Part, Study, caution, no_bars
 from roundwise_studies.report import Report, Table, scientific
 from roundwise_studies.tabulating import FlatRow, finite_mean, flat_tables, plain_rows, row_table
 from roundwise_studies.writing import provenance
@@ -283,8 +283,7 @@ class PublishedStudy(Study[Systems, PublishedResult]):
             f"{settings.sizes[1]}, {settings.repeats} repeats, {settings.seeds} trainings, on "
             f"{result.machine}."
         ]
-        if not settings.are_the_papers:
-            lines.append(TASTE)
+        lines = caution(settings, settings.test, settings.seeds) + lines
         described = {
             "generator": settings.generator,
             "algorithm": f"GMRES-IR, tolerance 1e-4, restart {RESTART}, one cycle, ten steps",

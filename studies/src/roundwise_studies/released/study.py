@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from roundwise_studies.evaluation.accuracy import RANGE_SLACK
 from roundwise_studies.paper.systems import TEST_ABOVE
-from roundwise_studies.protocol import TASTE, Bars, Part, Study, no_bars
+from roundwise_studies.protocol import Bars, Part, Study, caution, no_bars
 from roundwise_studies.released import tables
 from roundwise_studies.released.figures import figures
 from roundwise_studies.released.variants import DATA, DEPARTURES, VARIANTS, Variant
@@ -114,7 +114,7 @@ def _in_the_papers_ranges(gathered: SimulatedGathered) -> SimulatedGathered:
 def _overview(settings: Settings, results: Mapping[str, Result]) -> list[str]:
     """Which variant is nearest to the paper, number by number."""
     means = tables.mean_distances(results)
-    lines = [] if settings.are_the_papers else [TASTE]
+    lines = caution(settings, settings.systems, settings.seeds)
     for metric, unit in tables.METRICS.items():
         nearest = min(means, key=lambda name: means[name][metric])
         known = [f"{n} {means[n][metric]:.2f}" for n in ("storage", "all") if n in means]
