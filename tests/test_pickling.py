@@ -136,6 +136,7 @@ def samples(tmp_path_factory):
         algorithms.ErrorMeasure(system),
         *(rw.Action.parse("cholesky:fp32-fp64-fp64-fp64"), tuner.space_, rw.FP64),
         *(rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.LsIR(), rw.VerifiedSolve()),
+        algorithms.KrylovIR(),
         problems.random_least_squares(6, 2, kappa=10.0, residual=1.0, rng=0),
         rw.lstsq(np.eye(4, 2), np.ones(4), full_output=True),
         *(algorithms.StoppingRule(), rw.algorithms.PaperRule(), rw.algorithms.DeploymentRule()),
