@@ -20,6 +20,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
         ("fill_on_cluster", "120 outcomes computed by 3 workers"),
         ("custom_policy", "has the largest expected reward"),
         ("refinement", "fp32  kappa u_f"),
+        ("paper_algorithms", "low kappa, high kappa: ['fp32', 'fp64']"),
+        ("tuned_in_60_lines", "all-FP64 is the best action of 100 %"),
         ("formats", "mine   u = 1.6e-02"),
     ],
 )

@@ -10,6 +10,8 @@ ORDER = (
     "trained_policy",
     "refinement",
     "formats",
+    "paper_algorithms",
+    "tuned_in_60_lines",
     "custom_policy",
     "custom_algorithm",
     "gym_agent",

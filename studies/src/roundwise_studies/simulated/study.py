@@ -27,12 +27,16 @@ from roundwise_studies.writing import provenance
 
 @dataclass(frozen=True)
 class SimulatedStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
-    """Experiments by name; outcomes are kept in ``<data set>.sqlite``, one table per data set."""
+    """Experiments by name; outcomes are kept in ``<data set>.sqlite``, one table per data set.
+
+    With `replay` nothing is solved; what the cache lacks is an error.
+    """
 
     name: ClassVar[str] = "reproduce"
 
     settings: Settings = field(default_factory=Settings)
     experiments: tuple[str, ...] = tuple(EXPERIMENTS)
+    replay: bool = False
 
     def gather(
         self, cache: Path, jobs: int | None = None, bars: Bars = no_bars
@@ -42,10 +46,10 @@ class SimulatedStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
             data = EXPERIMENTS[name].data
             if data not in found:
                 runs = Runs(data, self.settings.arithmetic, data)
-                found[data] = gather(runs, self.settings, cache, jobs, bars)
+                found[data] = gather(runs, self.settings, cache, jobs, bars, self.replay)
             if EXPERIMENTS[name].heavy_tailed:
                 bar = bars(f"{name}, other draws")
-                draws = fp64_ferr_draws(data, self.settings, cache, jobs, bar)
+                draws = fp64_ferr_draws(data, self.settings, cache, jobs, bar, self.replay)
                 found[data] = replace(found[data], draws=draws)
         return found
 
