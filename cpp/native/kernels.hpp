@@ -150,10 +150,19 @@ constexpr std::int64_t least_block = 4;
 // how, and what a `block` other than 0 does. X, B and R have `count` columns. One table per level, as
 // above.
 struct ExactKernels {
-    // A is rows x columns; with `transpose`, R = B - A' X.
+    // A is rows x columns; with `transpose`, R = B - A' X. And the same for an A that is stored in single precision.
     void (*residual)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
                      std::int64_t count, const double* x, const double* b, double* r,
                      std::int64_t block, int threads);
+    void (*residual_of_single)(std::int64_t rows, std::int64_t columns, const float* a, bool transpose,
+                               std::int64_t count, const double* x, const double* b, double* r,
+                               std::int64_t block, int threads);
+
+    // The same at the rate of products in single precision, for X rounded to it: `block` + 1 roundings in single
+    // precision, the others in double. False if there are too few columns for that, or no memory.
+    bool (*short_residual_in_single)(std::int64_t rows, std::int64_t columns, const float* a, bool transpose,
+                                     std::int64_t count, const double* x, const double* b, double* r,
+                                     std::int64_t block, int threads);
 
     // A in compressed rows, with indices of 32 or of 64 bits. False if one of them, or of the starts
     // before starts[rows], is out of range: R is of no use then.
@@ -191,6 +200,18 @@ template <class T> static inline std::int64_t padded(std::int64_t n) {
 static inline std::int64_t padded_to_eight(std::int64_t n) { return padded<double>(n); }
 // From row to row of a square matrix: an odd number of lines, so that a column is spread over the whole cache.
 template <class T> static inline std::int64_t row_step(std::int64_t n) { return padded<T>(n) | line_of<T>; }
+
+// What the gate asks of an answer.
+struct ExpressGate {
+    double tolerance;    // the largest backward error that is accepted
+    double growth;       // the backward error is at most e growth + c for the computed e,
+    double block_error;  // c of residuals summed in blocks,
+    double exact_error;  // c of residuals in twice the precision
+    double suspicious;   // the ratio of pivots from which x is likely to have right digits
+    double least, most;  // products of a system whose divisor is between them are in range
+    std::int64_t block;  // products of a block (exact.hpp)
+    bool forward;        // whether x itself is to be right to a few units in the last place
+};
 
 // LU of one small dense matrix on one thread. The padding is zero. Of a complex matrix n rows are real
 // parts, and as many imaginary parts follow.

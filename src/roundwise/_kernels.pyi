@@ -120,11 +120,13 @@ def native_refine(
     transpose: bool,
     rows: _Index | None,
     places: _Index | None,
-    a: _Vector,
+    a: _Computed,
     a_transpose: bool,
     norm: float,
     target: float,
     block: int,
+    shorts: int,
+    error_of_shorts: float,
     most_steps: int,
     b: _Vector,
     x: _Vector,
@@ -378,6 +380,10 @@ def express_substitute(
     forward: bool,
     /,
 ) -> tuple[int, float, float, int]: ...
+
+# The smallest n for which express_solve looks for bands and triangles.
+EXPRESS_LOOKS_FROM: int
+
 def structured_look(a: NDArray[Any], /) -> tuple[int, int, int]: ...
 def structured_orders(a: NDArray[Any], rows: _Index, columns: _Index, /) -> bool: ...
 def structured_solve(

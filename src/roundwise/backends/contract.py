@@ -35,8 +35,20 @@ Corrected = tuple[Vector, Vector, Vector]
 """X + Z, and the max norms of the columns of Z and of X + Z."""
 
 
+class ToRefine(NamedTuple):
+    """A system that one compiled call is to refine an answer of, and how far."""
+
+    A: Matrix
+    norm: float  # the infinity norm of A
+    B: Vector
+    target: float  # the largest backward error that is good enough
+    most_steps: int = 30  # corrections: as many as `HalvingRule` makes
+    sums: Any = None
+    """How residuals are summed (`Sums` in native/exact.py), where that is not as usual."""
+
+
 class AtOnce(NamedTuple):
-    """What refinement by substitution arrived at, where one compiled call did all of it."""
+    """The result of refinement by substitution, where one compiled call did all of it."""
 
     X: Vector
     R: Vector  # B - A X
@@ -155,21 +167,13 @@ class Factors(ABC):
         """
         return None
 
-    def refined(
-        self,
-        A: Matrix,
-        norm: float,
-        B: Vector,
-        target: float,
-        most_steps: int,
-        transpose: bool = False,
-    ) -> AtOnce | None:
+    def refined(self, given: ToRefine, transpose: bool = False) -> AtOnce | None:
         """The X for which every backward error is at most the target, if one kernel refines alone.
 
-        A is the matrix of the system, with `transpose` the transpose of what was factorized.
-        Residuals are those of FP64 with A, whose infinity norm is given, updates are in FP64, and
-        the stopping rule is `HalvingRule`'s, for each column by itself: what is good enough is not
-        corrected any more. None if there is no such kernel, or if X does not get there.
+        With `transpose` the matrix of the system is the transpose of what was factorized.
+        Residuals are those of FP64, updates are in FP64, and the stopping rule is `HalvingRule`'s,
+        for each column by itself: what is good enough is not corrected any more. None if there is
+        no such kernel, or if X does not get there.
         """
         return None
 
@@ -225,7 +229,7 @@ class Matrix(ABC):
 
 
 class Analysis(ABC):
-    """What a factorization method can prepare from the pattern of a matrix alone.
+    """The preparation of a factorization method, from the pattern of a matrix alone.
 
     Examples
     --------
@@ -247,7 +251,7 @@ class Analysis(ABC):
 
 @dataclass(frozen=True)
 class NoAnalysis(Analysis):
-    """That of a method which learns nothing from the pattern: `factorize` does everything."""
+    """The analysis of methods that learn nothing from the pattern: `factorize` does everything."""
 
     backend: Backend
     of: Callable[[Matrix], Factors]  # a method of `Matrix`
@@ -366,7 +370,7 @@ class Backend(ABC):
     def orthogonalize_and_norm(
         self, V: Vector, w: Vector, fmt: str | FloatFormat
     ) -> tuple[Vector, Vector, float]:
-        """What `orthogonalize` gives, the coefficients as a NumPy array, and the 2-norm of w.
+        """The results of `orthogonalize`, the coefficients as a NumPy array, and the 2-norm of w.
 
         One kernel where reading a number back takes as long as a product: on a GPU.
         """

@@ -1,4 +1,4 @@
-"""What the work of a solve costs, in seconds, before it is done: on a processor and on a GPU.
+"""Prices: the seconds that a solve will take, on a processor and on a GPU.
 
 The formulas are those of `roundwise.methods`. Their rates come with the package
 (`roundwise.machine.rates`), or were measured here by `roundwise calibrate` (`stored`).
@@ -104,6 +104,11 @@ class Prices(PricedMethods):
 
     _of = staticmethod(lambda method: method.price)
 
+    @property
+    def of_one_thread(self) -> Prices:
+        """Those that come with the package, for work that one thread does."""
+        return generic_prices(1)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `from_dict` reads it."""
         return asdict(self) | {"profile": self.profile.to_dict()}
@@ -162,7 +167,7 @@ def current_prices() -> Prices:
 
 @lru_cache(maxsize=16)
 def _prices_of(setting: tuple[Any, ...]) -> Prices:
-    """Those of this machine with its present threads, `setting`."""
+    """The prices of this machine with its present threads, `setting`."""
     machine = Machine.this()
     threads, generic = dense_threads(machine), generic_prices(dense_threads(machine))
     source, before = "measured on this machine", threads
@@ -220,7 +225,7 @@ class DevicePrices(PricedMethods):
 
     @classmethod
     def from_dict(cls, saved: Any) -> DevicePrices:
-        """From JSON; a `ValueError` says what is wrong with it."""
+        """The prices in a JSON object; a `ValueError` says what is wrong with it."""
         try:
             factors = {
                 method: {fmt: FactorPrice(**price) for fmt, price in by_format.items()}
@@ -258,7 +263,7 @@ def load_device_prices(machine: Machine, path: str | PathLike[str] | None = None
 
 @cache
 def device_prices(machine: Machine) -> DevicePrices:
-    """As `roundwise calibrate --device cuda` measured them here; else the generic ones.
+    """The prices that `roundwise calibrate --device cuda` measured here; else the generic ones.
 
     They are looked up once in a process. A file that cannot be used is a `ProfileWarning`: prices
     cost time, no digits.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from roundwise.formats import BF16, FP32, FP64
 from roundwise.machine.threads import FEW_CORES, factorization_threads
 from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
-from roundwise.policies.profile import KINDS, STRUCTURE, fitting_actions, kind_of
+from roundwise.policies.profile import KINDS, STRUCTURE, Profile, fitting_actions, kind_of
 from roundwise.solver.places import DeviceMemoryError, memory_needed
 from roundwise.solver.policy_argument import ALGORITHM, DEFAULT, Asker, Start, at_least
 from roundwise.solver.prepare import PLAIN, Options
@@ -103,24 +103,32 @@ def decide(system: System, asker: Asker, options: Options = PLAIN) -> Plan:
     """What to try for a system, and why."""
     policy = asker.on(system.backend)
     known = _structure(system, options.definite)
-    if isinstance(policy, Start):
-        return _as_asked(policy, system, known)
-    return _ranked(policy, system, known)
+    if not isinstance(policy, Start):
+        return _ranked(policy, system, known, options.tol)
+    asked, backend = policy.with_method(_suited_method(system, known)), system.backend
+    if not backend.on_host:
+        asked = [_runnable(action, backend) for action in asked]
+    climb = partial(ladder_from, system=system)
+    return as_asked(policy.text, asked, backend.methods(*system.kind), climb)
 
 
-def _as_asked(start: Start, system: System, known: dict[str, float]) -> Plan:
-    """The caller's actions in turn, then the climb from the last of them."""
-    suited = _suited_method(system, known)
-    asked = [Action(action, action.method or suited) for action in start.actions]
-    if not system.backend.on_host:
-        asked = [_runnable(action, system.backend) for action in asked]
+def as_asked(
+    text: str,
+    asked: list[Action],
+    fitting: Sequence[str],
+    climb: Callable[[Action], tuple[Action, ...]],
+) -> Plan:
+    """The caller's actions in turn, then the climb from the last of them.
+
+    `text` is what was asked for, `fitting` are the methods for such a matrix.
+    """
     for action in asked:
-        if action.method not in (methods := system.backend.methods(*system.kind)):
-            fitting = ", ".join(methods)
-            raise ValueError(f"method {action.method!r} is not for this A; choose {fitting}")
-    raised = [ladder_from(action, system) for action in asked]
+        if action.method not in fitting:
+            names = ", ".join(fitting)
+            raise ValueError(f"method {action.method!r} is not for this A; choose {names}")
+    raised = [climb(action) for action in asked]
     ladder = tuple(dict.fromkeys((*(one[0] for one in raised[:-1]), *raised[-1])))
-    first, reason = asked[0], f"You asked for {start.text} first."
+    first, reason = asked[0], f"You asked for {text} first."
     if ladder[0] != first:
         reason += f" {first.method} does not run in it here: {ladder[0][0]} instead."
     return Plan(ladder, reason, asked=True)
@@ -137,7 +145,9 @@ def _runnable(action: Action, backend: Backend) -> Action:
     return Action(action, method)
 
 
-def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> Plan:
+def _ranked(
+    policy: DeployedPolicy, system: System, known: dict[str, float], tol: float | None
+) -> Plan:
     ranks = policy.policy
     size = system.profiled.A.nnz if system.is_sparse else system.profiled.n
     if system.is_sparse and system.backend.sparse_on == "cuda":
@@ -151,6 +161,8 @@ def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> 
     free = known | {"n": float(system.profiled.n)}
     known |= system.features(policy.context.features, known, ranks.probes(free))
     seen = ranks.seen(known) if system.place is None else None  # there, memory counts, too
+    if tol is not None and isinstance(seen, Profile):
+        seen = replace(seen, tol=tol)
     if seen is None:
         return replace(_priced(policy, system, known, None), orders=orders)
     plans, backend = ranks.plans(seen), system.backend

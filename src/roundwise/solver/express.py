@@ -132,7 +132,9 @@ class ExpressFactors(Protocol):
 
 memo: dict[Any, Any] = {}
 """What shapes, types and what is asked say of an express call, of any kind of system; None for
-those that are not for one. `memo.clear()` only frees memory."""
+those that are not for one. `memo.clear()` frees memory, and lets `lstsq` decide anew where prices
+have changed: a machine was calibrated meanwhile, or has other threads. Nothing else depends on
+these."""
 
 
 def remembered(make: Callable[..., Any], *key: Any) -> Any:
@@ -442,7 +444,7 @@ def answer_of(lu: VerifiedLU, b: Array, known: Known, trans: str = "N") -> Expre
         return None
     x = joined_parts(found.x, b.shape) if split else found.x
     error, ratio = known.unit * found.error, lu.pivot_ratio
-    return ExpressAnswer(x, error, known.tolerance, ratio, "lu", FP64.name, found.corrections)
+    return ExpressAnswer(x, error, known.tolerance, ratio, "lu", known.factor, found.corrections)
 
 
 def in_double(A: Array) -> Array:

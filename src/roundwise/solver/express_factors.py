@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 
 import roundwise._kernels as _kernels
+from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.verified_lu import VerifiedLU
+from roundwise.backends.native.dense import has_own_lu
+from roundwise.backends.native.small_sparse import random_vector
 from roundwise.backends.native.structured import (
     LOWER,
     NONE,
@@ -18,7 +21,7 @@ from roundwise.backends.native.structured import (
     triangular_orders,
 )
 from roundwise.features.probe import looks_positive_definite
-from roundwise.formats import FP64
+from roundwise.formats import FP32, FP64
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic, spinning_threads_aside
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.express import (
@@ -29,7 +32,6 @@ from roundwise.solver.express import (
     answer_of,
     as_known_type,
     has_structure,
-    in_double,
     is_held,
     known_of,
     suspicious_ratio,
@@ -39,6 +41,8 @@ from roundwise.solver.express import (
 from roundwise.solver.express_structured import ACCEPTED, UNKNOWN
 from roundwise.solver.prepare import Wanted
 from roundwise.solver.system import AS_LARGE
+
+SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
 
 
 class DenseFactors:
@@ -163,27 +167,41 @@ class StructuredFactors(DenseFactors):
 
 
 class ThreadedFactors:
-    """LU in FP64 of a dense matrix that several threads factorize: `ExpressFactors`."""
+    """LU of a dense matrix that several threads factorize: `ExpressFactors`.
+
+    In FP64; in FP32 for a matrix of single precision, if it is far from a singular one. The matrix
+    is kept in its own type.
+    """
 
     method, structure = "lu", UNKNOWN
 
     def __init__(self, A: Array, wanted: Wanted, own: bool = False) -> None:
         form = as_known_type(A)
-        self._dtype, self._wanted, self.factor = form.dtype, wanted, FP64.name
-        double = in_double(form)
-        self._double = double.copy() if double is A and not own else double
+        self.A = form if own or form is not A else form.copy(order="C")
+        self._tol, self.factor = wanted.tol, FP64.name
         with spinning_threads_aside(len(A)):
-            self._lu = VerifiedLU(self._double)
+            if self.A.dtype in SINGLE and self._suffices(lu := VerifiedLU(self.A, FP32, many=True)):
+                self._lu, self.factor = lu, FP32.name
+            else:
+                self._lu = VerifiedLU(self.A, many=True)
 
-    @property
-    def A(self) -> Array:
-        """The matrix in its type; one of single precision is not kept beside that in double."""
-        return self._double.astype(self._dtype, copy=False)
+    def _suffices(self, lu: VerifiedLU) -> bool:
+        """Whether factors in FP32 leave no doubt that A is regular.
+
+        Neither their pivots nor how much longer ``A^-1 b`` is than b, for a random b, come near to
+        what rounding errors make of a singular matrix.
+        """
+        lost = suspicious_ratio(len(self.A), FP32.name)
+        if not lu.pivot_ratio > lost:
+            return False
+        b = random_vector(len(self.A)).astype(self.A.dtype)
+        found = lu.solve(b, default_tolerance(len(b), FP32))
+        return found is not None and found.stretch * lost < 1.0
 
     @property
     def accepted(self) -> bool:
         """Whether no pivot is zero, suspiciously small, or NaN."""
-        return self._lu.pivot_ratio > suspicious_ratio(len(self._double), self.factor)
+        return self._lu.pivot_ratio > suspicious_ratio(len(self.A), self.factor)
 
     def solve(self, b: Any, trans: Any) -> ExpressAnswer | None:
         names = {"N": "N", "T": "T", "H": "H", 0: "N", 1: "T", 2: "H"}
@@ -191,15 +209,14 @@ class ThreadedFactors:
             return None
         if not is_held(b.dtype):
             return None
-        shape, b = self._double.shape, as_known_type(b)
-        known = known_of(shape, self._dtype, b.shape, b.dtype, *self._wanted[:3])
+        b = as_known_type(b)
+        known = known_of(
+            self.A.shape, self.A.dtype, b.shape, b.dtype, self._tol, self.factor, False
+        )
+        if known is None or (self.factor == FP32.name and known.dtype not in SINGLE):
+            return None  # corrections by factors in FP32 are counted elsewhere (`Factored.count`)
         with ieee_arithmetic():
-            return None if known is None else answer_of(self._lu, b, known, names[trans])
-
-
-LOOKED_AT_FROM = 16
-"""The smallest n for which bands and triangles are looked for, as in solves (`structured_from` in
-cpp/bindings/express.cpp says why)."""
+            return answer_of(self._lu, b, known, names[trans])
 
 
 def dense_factors(
@@ -215,7 +232,7 @@ def dense_factors(
     if not is_held(A.dtype):
         return None
     structure = wanted.zeros
-    if structure == UNKNOWN and len(A) < LOOKED_AT_FROM:
+    if structure == UNKNOWN and len(A) < _kernels.EXPRESS_LOOKS_FROM:
         structure = None
     if structure is not None and not wanted.forward:
         found = look_at(as_known_type(A)) if structure == UNKNOWN else structure
@@ -226,7 +243,11 @@ def dense_factors(
             if found.kind != PERHAPS_PERMUTED:
                 return None
     n = len(A)
-    if not wanted.takes(AS_LARGE * n if A.dtype.kind == "c" else n):
+    # For answers in single precision no lower format than that of A has anything to gain.
+    size = AS_LARGE * n if A.dtype.kind == "c" else n
+    is_plain = not (wanted.is_low or wanted.forward) and has_own_lu()
+    own_format = A.dtype in SINGLE and is_plain and wanted.takes(0) and size < wanted.most
+    if not (own_format or wanted.takes(size)):
         return None
     look = n >= STRUCTURED_FROM and A.dtype.kind == "f"
     if look and (looks_positive_definite(A) or (structure is None and has_structure(A))):

@@ -11,19 +11,11 @@ from typing import Any
 import numpy as np
 
 from roundwise._forking import cached_property, fork_safe_lock
-from roundwise.algorithms.accuracy import (
-    default_tolerance,
-    holds_in_single,
-    passes,
-    rounded_errors,
-    target_of,
-    upper_bounds,
-    within,
-)
+from roundwise.algorithms.accuracy import default_tolerance, judged, target_of, within
 from roundwise.algorithms.scaling import are_moderate
 from roundwise.backends import Analysis, ArithmeticFailure, Factors, Matrix
 from roundwise.backends.arrays import column_norms
-from roundwise.backends.contract import AtOnce, NoAnalysis, Vector
+from roundwise.backends.contract import AtOnce, NoAnalysis, ToRefine, Vector
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
@@ -37,9 +29,6 @@ from roundwise.solver.inputs import BLOCK
 from roundwise.solver.system import System
 from roundwise.solver.trust.examining import SUSPICIOUS, Examiner
 
-MOST_STEPS = 30
-"""Corrections at most: those of `HalvingRule`."""
-
 
 @dataclass(frozen=True, eq=False)
 class Tried:
@@ -51,6 +40,15 @@ class Tried:
     is_harmless: bool  # nothing is to be examined: X is the answer
     factor_seconds: float
     seconds: float  # of all
+    tolerance: float  # of the gate
+    factors: Factors | None = None
+
+    def is_answer(self, full_output: bool) -> bool:
+        """Whether nothing is left to find out.
+
+        If somebody asks, a climb tells the error of an x that was rounded to single precision.
+        """
+        return self.is_harmless and not (full_output and self.x.dtype != np.float64)  # type: ignore[union-attr]
 
     @property
     def columns(self) -> AtOnce | None:
@@ -86,6 +84,7 @@ class Factored:
         # What it protects is consistent after every statement; one solve is one thread's.
         self._climbing = nullcontext() if once else fork_safe_lock()
         dense = self._backend.on_host and not matrix.is_sparse
+        self._once = once
         self._fixed = once or plan.asked or matrix.b.shape[1] > 1 or not dense  # see `count`
         self._spent = 0.0  # seconds that corrections with low factors were priced at
         self._upgraded_from: int | None = None  # the rung before `count` chose FP64
@@ -150,21 +149,19 @@ class Factored:
             factors = self.factors_of(self.level)
         except ArithmeticFailure as failure:
             made = perf_counter() - start
-            return Tried(None, None, failure, False, made, made)
+            return Tried(None, None, failure, False, made, made, tolerance)
         made, A = perf_counter(), self.in_format(FP64)
-        found = factors.refined(A, matrix.norm, B, within(target, n, unknown), MOST_STEPS)
+        found = factors.refined(ToRefine(A, matrix.norm, B, within(target, n, unknown)))
         if found is None:
-            return Tried(None, None, None, False, made - start, perf_counter() - start)
-        x, error, harmless = found.X.astype(dtype, copy=False), found.error, True
-        if dtype == np.float32:
-            error = rounded_errors(error, matrix.is_complex)
-            harmless = holds_in_single(column_norms(x if b.ndim == 2 else x[:, None]))
-        if harmless and passes(float(upper_bounds(error, n, unknown)), tolerance):
+            seconds = made - start, perf_counter() - start
+            return Tried(None, None, None, False, *seconds, tolerance)
+        x, _, harmless = judged(found, dtype, tolerance, unknown, matrix.is_complex)
+        if harmless:
             stretched = SUSPICIOUS * found.stretch > 1.0
             harmless = examiner.is_harmless(factors, stretched, found.largest)
-        else:
-            harmless = False
-        return Tried(found, x, None, harmless, made - start, perf_counter() - start)
+        return Tried(
+            found, x, None, harmless, made - start, perf_counter() - start, tolerance, factors
+        )
 
     @cached_property
     def _suits_one_call(self) -> bool:
@@ -236,6 +233,8 @@ class Factored:
         with spinning_threads_aside(self.matrix.n if on_cores else 0):
             if not isinstance(analysis, NoAnalysis):
                 return analysis.factorize(A, action[0])
+            if on_cores and not self._once and type(A) is np.ndarray and action.method == "lu":
+                A = np.asfortranarray(A)  # substitution with such factors takes less time
             matrix = self._backend.matrix(A, action[0])
             if self.matrix.rounded:
                 matrix.offer(self.matrix.rounded.pop())
