@@ -32,4 +32,5 @@ NB_MODULE(_kernels, m) {
     bind_express(m);
     bind_structured(m);
     bind_tall(m);
+    bind_iterative(m);
 }

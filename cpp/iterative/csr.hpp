@@ -1,0 +1,137 @@
+// Sparse matrices in compressed rows while a preconditioner is made of them, and what is computed with them there:
+// products, transposes, all by rows. Each row is one thread's, so that results do not depend on the number of threads.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "common/parallel.hpp"
+
+namespace roundwise::iterative {
+
+using Index = std::int32_t;
+
+// An array whose numbers nobody sets before they are computed.
+template <class T> class Buffer {
+    std::unique_ptr<T[]> data_;
+    std::int64_t size_ = 0;
+
+  public:
+    Buffer() = default;
+    explicit Buffer(std::int64_t size) : data_(new T[size]), size_(size) {}
+    T* data() { return data_.get(); }
+    const T* data() const { return data_.get(); }
+    std::int64_t size() const { return size_; }
+    T& operator[](std::int64_t i) { return data_[i]; }
+    const T& operator[](std::int64_t i) const { return data_[i]; }
+};
+
+struct CsrView {
+    Index rows, columns;
+    const Index *starts, *indices;
+    const double* values;
+    std::int64_t entries() const { return starts[rows]; }
+};
+
+struct Csr {
+    Index rows = 0, columns = 0;
+    Buffer<Index> starts, indices;
+    Buffer<double> values;
+    CsrView view() const { return {rows, columns, starts.data(), indices.data(), values.data()}; }
+    std::int64_t entries() const { return rows ? starts[rows] : 0; }
+};
+
+// Calls body(task, member) for each task, on up to `threads` threads; `member` is below `threads`, and no two tasks
+// run with the same one at the same time. What a task throws is thrown here.
+template <class Body> void for_tasks(std::int64_t tasks, int threads, const Body& body) {
+    struct Context {
+        const Body& body;
+        std::int64_t tasks;
+        std::atomic<std::int64_t> next{0};
+        std::atomic<bool> failed{false};
+        std::exception_ptr failure{};
+    } context{body, tasks};
+    run_members(
+        tasks < threads ? static_cast<int>(tasks < 1 ? 1 : tasks) : threads,
+        [](void* given, int member) {
+            Context& shared = *static_cast<Context*>(given);
+            for (;;) {
+                const std::int64_t task = shared.next.fetch_add(1);
+                if (task >= shared.tasks) return;
+                try {
+                    shared.body(task, member);
+                } catch (...) {
+                    if (!shared.failed.exchange(true)) shared.failure = std::current_exception();
+                    shared.next.store(shared.tasks);
+                }
+                task_done();
+            }
+        },
+        &context);
+    if (context.failure) std::rethrow_exception(context.failure);
+}
+
+constexpr std::int64_t rows_of_task = 4096;
+
+// The same for ranges of rows: body(begin, end, member).
+template <class Body> void for_rows(std::int64_t rows, int threads, const Body& body) {
+    const std::int64_t tasks = (rows + rows_of_task - 1) / rows_of_task;
+    for_tasks(tasks, threads, [&](std::int64_t task, int member) {
+        const std::int64_t begin = task * rows_of_task, end = begin + rows_of_task;
+        body(static_cast<Index>(begin), static_cast<Index>(end < rows ? end : rows), member);
+    });
+}
+
+// The rows of a matrix that are made one after the other: row(i, take, scratch) calls take(column, value) for each of
+// row i's terms. Terms of one column are added up in the order in which they come.
+class Accumulator {
+    std::vector<Index> place_;
+    std::vector<Index>& columns_;
+    std::vector<double>& values_;
+    Index first_ = 0;
+
+  public:
+    Accumulator(Index columns, std::vector<Index>& found, std::vector<double>& values)
+        : place_(columns, -1), columns_(found), values_(values) {}
+    void begin_row() { first_ = static_cast<Index>(columns_.size()); }
+    void begin_task() {
+        columns_.clear();
+        values_.clear();
+        std::fill(place_.begin(), place_.end(), -1);
+    }
+    void take(Index column, double value) {
+        Index& place = place_[column];
+        if (place >= first_) {
+            values_[place] += value;
+            return;
+        }
+        place = static_cast<Index>(columns_.size());
+        columns_.push_back(column);
+        values_.push_back(value);
+    }
+};
+
+// The matrix whose row i has the terms that row(i, accumulator) takes; throws std::length_error if it has 2^31 entries.
+template <class Row> Csr by_rows(Index rows, Index columns, int threads, const Row& row);
+
+Csr product(const CsrView& A, const CsrView& B, int threads);
+Csr transposed(const CsrView& A);
+
+// y = A x.
+void multiply(const CsrView& A, const double* x, double* y, int threads);
+
+// The sum of x_i y_i, in blocks that do not depend on the threads.
+double inner(const double* x, const double* y, Index n, int threads);
+
+// diagonal[i] = a_ii, 0 where none is stored.
+void diagonal_of(const CsrView& A, double* diagonal, int threads);
+
+// The largest sum of |a_ij / d_i| of a row; infinite where a d_i is 0.
+double row_bound(const CsrView& A, const double* d, int threads);
+
+}  // namespace roundwise::iterative
+
+#include "iterative/csr_rows.hpp"
