@@ -394,7 +394,7 @@ def passed(call):
     return list(files), upward
 
 
-HANDED_DOWN = {"System", "Factored", "_tried", "_Watched", "_rival"}
+HANDED_DOWN = {"System", "Factored", "_tried", "_Watched", "_rival", "Stage", "timed", "gmres"}
 """What of upper layers lower ones are given; the document names their files."""
 
 

@@ -33,4 +33,5 @@ NB_MODULE(_kernels, m) {
     bind_structured(m);
     bind_tall(m);
     bind_iterative(m);
+    bind_krylov(m);
 }

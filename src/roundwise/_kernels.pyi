@@ -212,6 +212,33 @@ def native_look(
 def native_axpy(alpha: float, x: _Computed, y: _Computed, /) -> bool: ...
 def native_orthogonalize(V: _Computed, w: _Computed, h: _Computed, /) -> bool: ...
 
+# Fortran-ordered blocks of vectors, between two products of a Krylov method; `project` returns
+# ||w||^2.
+def krylov_dots(X: _Doubles, Y: _Doubles, sums: _Doubles, threads: int, /) -> None: ...
+def krylov_step(
+    a: _Doubles,
+    P: _Doubles,
+    Q: _Doubles,
+    X: _Doubles,
+    R: _Doubles,
+    sizes: _Doubles,
+    threads: int,
+    /,
+) -> None: ...
+def krylov_combine(a: _Doubles, X: _Doubles, b: _Doubles, Y: _Doubles, threads: int, /) -> None: ...
+def krylov_project(
+    V: _Doubles, h: _Doubles, w: _Doubles, next: _Doubles, threads: int, /
+) -> float: ...
+def krylov_rows_times(
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    values: _Doubles,
+    X: _Doubles,
+    Y: _Doubles,
+    threads: int,
+    /,
+) -> None: ...
+
 # Residuals in twice the precision; `x`, `b` and `r` are vectors or Fortran-ordered blocks.
 _Doubles = NDArray[float64]
 

@@ -1,12 +1,17 @@
-"""Krylov methods in one format: left-preconditioned GMRES, and conjugate gradients.
+"""Krylov methods in the format of a stage: left-preconditioned GMRES, and conjugate gradients.
 
-GMRES is MGS-Arnoldi with Givens rotations. Both start from z = 0.
+The methods themselves are in `roundwise.krylov`; both start from z = 0 here.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from functools import partial
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from roundwise import krylov
 from roundwise.algorithms.refinement import Correction
 from roundwise.algorithms.stage import Stage, Vector
 from roundwise.backends import Factors, Matrix
@@ -32,51 +37,23 @@ def gmres(
     w = stage.solve(M, r)
     beta = first = stage.norm2(w)
     iterations = 0
-    for cycle in range(cycles):
-        if cycle > 0:
+
+    def expand(_: int, v: Vector) -> Vector:
+        return stage.solve(M, stage.matvec(A, v))
+
+    for number in range(cycles):
+        if number > 0:
             w = stage.solve(M, stage.axpy(-1.0, stage.matvec(A, z), r))
             beta = stage.norm2(w)
         if beta <= tolerance * first:
             break
-        step, taken, beta = _cycle(stage, A, M, w, beta, tolerance * first, restart, checkpoint)
-        z = step if cycle == 0 else stage.axpy(1.0, step, z)
+        V, y, taken, beta = krylov.cycle(
+            *(stage, expand, w, beta, tolerance * first, restart, checkpoint)
+        )
+        step = stage.combine(V, y)
+        z = step if number == 0 else stage.axpy(1.0, step, z)
         iterations += taken
     return Correction(z, iterations, beta / first if first > 0 else 0.0)
-
-
-def _cycle(
-    stage: Stage,
-    A: Matrix,
-    M: Factors,
-    w: Vector,
-    beta: float,
-    target: float,
-    restart: int,
-    checkpoint: tuple[int, float] | None,
-) -> tuple[Vector, int, float]:
-    """At most `restart` Arnoldi steps from w with norm beta: the step, their number, residual."""
-    n = len(w)
-    V = stage.backend.xp.empty((min(restart, n) + 1, n), dtype=w.dtype)  # one basis vector per row
-    R = np.zeros((len(V) - 1, len(V) - 1))
-    cosines, sines, g = np.zeros(len(R)), np.zeros(len(R)), np.zeros(len(V))
-    g[0] = beta
-    last_step, wanted = (len(R), 0.0) if checkpoint is None else checkpoint
-    wanted *= beta
-    for j in range(len(R)):
-        V[j] = stage.scale(1.0 / beta, w)
-        w = stage.solve(M, stage.matvec(A, V[j]))
-        h, w, beta = stage.orthogonalize_and_norm(V[: j + 1], w)
-        column = np.empty(j + 2)
-        column[:-1], column[-1] = h, beta
-        stage.givens(j, cosines, sines, column, g)
-        R[: j + 1, j] = column[:-1]
-        if abs(g[j + 1]) <= target or beta == 0:
-            break
-        if j + 1 == last_step and abs(g[j + 1]) > wanted:
-            break
-    k = j + 1
-    y = stage.solve_upper(R[:k, :k], g[:k])
-    return stage.combine(V[:k], y), k, abs(float(g[k]))
 
 
 def conjugate_gradients(
@@ -87,21 +64,52 @@ def conjugate_gradients(
     Stops when the recurrence's residual is at most ``tolerance ||r||_2``, after `most` steps,
     or when rounding errors have made a direction's curvature nonpositive.
     """
-    z = stage.backend.xp.zeros_like(r)
-    first = size = stage.norm2(r)
-    y = stage.solve(M, r)
-    p, rho = y, stage.dot(r, y)
-    steps = 0
-    while size > tolerance * first and steps < most:
-        q = stage.matvec(A, p)
-        curvature = stage.dot(p, q)
-        if curvature <= 0 or rho <= 0:
-            break
-        alpha = rho / curvature
-        z, r = stage.axpy(alpha, p, z), stage.axpy(-alpha, q, r)
-        y = stage.solve(M, r)
-        previous, rho = rho, stage.dot(r, y)
-        p = stage.axpy(rho / previous, p, y)
-        size = stage.norm2(r)
-        steps += 1
-    return Correction(z, steps, size / first if first > 0 else 0.0)
+    found = krylov.cg(
+        *(partial(stage.matvec, A), r, partial(stage.solve, M)),
+        stop=krylov.Residual(tolerance),
+        most=most,
+        replaces=False,
+        vectors=StageVectors(stage),
+    )
+    first, last = (float(norms[0]) for norms in (found.history[0], found.history[-1]))
+    return Correction(found.X, found.iterations, last / first if first > 0 else 0.0)
+
+
+class StageVectors:
+    """The operations of `roundwise.krylov.Vectors` for one vector, in the format of a stage."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def zeros_like(self, X: Vector) -> Vector:
+        return self._stage.backend.xp.zeros_like(X)
+
+    def copy(self, X: Vector) -> Vector:
+        return X  # no kernel of a stage overwrites its operands
+
+    def take(self, X: Vector, columns: NDArray[Any]) -> Vector:
+        return X
+
+    def dots(self, X: Vector, Y: Vector) -> NDArray[np.float64]:
+        return np.array([float(self._stage.dot(X, Y))])
+
+    def step(
+        self, a: NDArray[np.float64], P: Vector, Q: Vector, Z: Vector, R: Vector
+    ) -> tuple[Vector, Vector, krylov.Sizes]:
+        alpha = float(a[0])
+        Z, R = self._stage.axpy(alpha, P, Z), self._stage.axpy(-alpha, Q, R)
+        return Z, R, self.sizes(R, Z)
+
+    def combine(self, a: Any, X: Vector, b: Any, Y: Vector) -> Vector:
+        first, second = (float(np.ravel(x)[0]) for x in (a, b))
+        if first == 1:
+            return self._stage.axpy(second, Y, X)
+        return self._stage.axpy(first, X, Y if second == 1 else self._stage.scale(second, Y))
+
+    def residual(self, product: krylov.Operator, X: Vector, B: Vector) -> Vector:
+        return self._stage.axpy(-1.0, product(X), B)
+
+    def sizes(self, R: Vector, X: Vector) -> krylov.Sizes:
+        """The 2-norm alone: rules for a stage go by nothing else."""
+        unknown = np.array([np.nan])
+        return krylov.Sizes(np.array([float(self._stage.norm2(R))]), unknown, unknown)

@@ -217,6 +217,10 @@ class Stage:
         self.count(len(g) ** 2, len(g) ** 2 / 2)
         return self.backend.solve_upper(R, g, self.fmt)
 
+    def empty_rows(self, w: Vector, rows: int) -> Vector:
+        """Room for the vectors of a basis, one in each row."""
+        return self.backend.xp.empty((rows, len(w)), dtype=w.dtype)
+
     def combine(self, V: Vector, y: Vector) -> Vector:
         """``V' y``: a combination of the rows of V."""
         return self.matvec(self.matrix(V.T), y)

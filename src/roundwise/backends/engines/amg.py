@@ -17,7 +17,6 @@ hierarchy; ``rs`` is the only one, because pyamg's smoothed aggregation begins w
 
 from __future__ import annotations
 
-import math
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise import krylov
 from roundwise.backends.contract import ArithmeticFailure, Status
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import OpaqueFactors
@@ -38,6 +38,13 @@ MOST_ITERATIONS = 60
 CHECK_AFTER = 10
 
 METHOD = "amg/rs"
+
+SLOW = Status.SLOW_CONVERGENCE
+_FAILURES = {
+    krylov.KrylovStatus.INDEFINITE: Status.NOT_POSITIVE_DEFINITE,
+    krylov.KrylovStatus.INDEFINITE_PRECONDITIONER: Status.NOT_POSITIVE_DEFINITE,
+    krylov.KrylovStatus.BREAKDOWN: Status.NOT_POSITIVE_DEFINITE,
+}
 
 
 class AMGEngine(Engine):
@@ -82,36 +89,31 @@ class AMGFactors(OpaqueFactors):
         if not all(np.isfinite(level.A.data).all() for level in hierarchy.levels):
             raise ArithmeticFailure(Status.SLOW_CONVERGENCE, METHOD, FP64)
         self.entries = sum(level.A.nnz for level in hierarchy.levels)
-        self._A, self._cycle = A, hierarchy.aspreconditioner(cycle="V")
+        self._times, self._cycle = krylov.products_of(A), hierarchy.aspreconditioner(cycle="V")
 
     def _solve_block(self, b: NDArray[Any], transpose: bool) -> NDArray[Any]:
         if not np.isfinite(b).all():
             return b  # `solve` finds it
-        return np.column_stack([self._conjugate_gradients(column) for column in b.T])
+        sizes = np.abs(b).max(axis=0)
+        sizes[sizes == 0] = 1.0
+        unit = b / sizes  # so that no norm under- or overflows
+        norms = np.maximum(np.linalg.norm(unit, axis=0), 1.0)
+        found = krylov.cg(
+            *(self._times, unit / norms, self._cycles),
+            stop=krylov.Residual(TOLERANCE),
+            most=MOST_ITERATIONS,
+            watch=_is_slow,
+            replaces=False,
+        )
+        if not found.converged:
+            raise ArithmeticFailure(_FAILURES.get(found.status, SLOW), METHOD, FP64)
+        return np.asarray(found.X * norms * sizes)
 
-    def _conjugate_gradients(self, b: NDArray[np.float64]) -> NDArray[np.float64]:
-        scale = np.abs(b).max()
-        if scale == 0:
-            return b
-        r = b / scale  # so that no norm under- or overflows
-        x, target = np.zeros_like(r), TOLERANCE * np.linalg.norm(r)
-        rate = math.log(TOLERANCE) / MOST_ITERATIONS
-        first = np.linalg.norm(r)
-        z = self._cycle.matvec(r)
-        p, rz = z, r @ z
-        for iteration in range(1, MOST_ITERATIONS + 1):
-            Ap = self._A @ p
-            curvature = p @ Ap
-            if not (rz > 0 and curvature > 0):
-                raise ArithmeticFailure(Status.NOT_POSITIVE_DEFINITE, METHOD, FP64)
-            alpha = rz / curvature
-            x, r = x + alpha * p, r - alpha * Ap
-            size = np.linalg.norm(r)
-            if size <= target:
-                return np.asarray(x * scale)
-            if iteration >= CHECK_AFTER and not math.log(size / first) <= rate * iteration:
-                break
-            z = self._cycle.matvec(r)
-            rz, before = r @ z, rz
-            p = z + (rz / before) * p
-        raise ArithmeticFailure(Status.SLOW_CONVERGENCE, METHOD, FP64)
+    def _cycles(self, R: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.column_stack([self._cycle.matvec(r) for r in R.T])
+
+
+def _is_slow(iteration: int, sizes: krylov.Sizes) -> bool:
+    """Whether residuals, 1 at first, do not shrink at the rate that is needed."""
+    allowed = TOLERANCE ** (iteration / MOST_ITERATIONS)
+    return iteration >= CHECK_AFTER and not (sizes.two <= allowed).all()
