@@ -3,6 +3,7 @@
 
 #include "bindings/bindings.hpp"
 #include "iterative/hierarchy.hpp"
+#include "iterative/look.hpp"
 
 namespace roundwise {
 
@@ -93,17 +94,16 @@ void bind_iterative(nb::module_& m) {
                }
                return nb::make_tuple(static_cast<int>(made), nb::cast(std::move(found)));
            });
-    // Y = A X in FP64.
-    define(m, "iterative_multiply", [](VectorIn<std::int32_t> starts, VectorIn<std::int32_t> indices, VectorIn<double> values,
-                                       MatrixIn<double> X, MatrixOut<double> Y, int threads) {
-        const auto n = static_cast<Index>(starts.size() - 1);
-        require(length(X.shape(0)) == n && X.shape(0) == Y.shape(0) && X.shape(1) == Y.shape(1) && indices.size() == values.size(),
-                "the shapes do not match; pass blocks of n rows");
-        require(threads >= 1, "threads < 1; pass at least 1");
-        nb::gil_scoped_release release;
-        const CsrView A{n, n, starts.data(), indices.data(), values.data()};
-        for (std::size_t c = 0; c < X.shape(1); ++c)
-            multiply(A, X.data() + c * X.shape(0), Y.data() + c * X.shape(0), threads);
+    // Unknowns connected with the first one, levels and width of the graph, and the share of positive entries.
+    define(m, "iterative_look", [](VectorIn<std::int32_t> starts, VectorIn<std::int32_t> indices, VectorIn<double> values) {
+        const CsrView A = matrix_of(starts, indices, values);
+        require(A.rows >= 1, "A has no rows; pass at least one");
+        Look found;
+        {
+            nb::gil_scoped_release release;
+            found = look(A);
+        }
+        return nb::make_tuple(found.reached, found.levels, found.width, found.positive);
     });
 }
 

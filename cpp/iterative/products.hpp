@@ -56,7 +56,8 @@ template <class E> void widen_all(const E* from, std::int64_t count, double* to)
 
 inline Eight<double> gathered(const double* x, const Index* at) {
 #if defined(__AVX512F__)
-    return (Eight<double>)_mm512_i32gather_pd(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)), x, 8);
+    const __m256i places = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+    return (Eight<double>)_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, places, x, 8);
 #else
     return Eight<double>{x[at[0]], x[at[1]], x[at[2]], x[at[3]], x[at[4]], x[at[5]], x[at[6]], x[at[7]]};
 #endif
