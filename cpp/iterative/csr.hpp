@@ -2,6 +2,7 @@
 // products, transposes, all by rows. Each row is one thread's, so that results do not depend on the number of threads.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
@@ -85,32 +86,46 @@ template <class Body> void for_rows(std::int64_t rows, int threads, const Body& 
     });
 }
 
-// The rows of a matrix that are made one after the other: row(i, take, scratch) calls take(column, value) for each of
-// row i's terms. Terms of one column are added up in the order in which they come.
+// The rows of a matrix that are made one after the other: row(i, accumulator) takes each of row i's terms. Terms of one
+// column are added up in the order in which they come.
 class Accumulator {
-    std::vector<Index> place_;
-    std::vector<Index>& columns_;
-    std::vector<double>& values_;
-    Index first_ = 0;
+    struct Term {
+        Index column;
+        double value;
+    };
+    Buffer<Index> place_;  // of each column among the terms, if that is at least first_
+    Buffer<Term> terms_;
+    Index first_ = 0, count_ = 0, columns_;
 
   public:
-    Accumulator(Index columns, std::vector<Index>& found, std::vector<double>& values)
-        : place_(columns, -1), columns_(found), values_(values) {}
-    void begin_row() { first_ = static_cast<Index>(columns_.size()); }
+    explicit Accumulator(Index columns) : place_(columns), terms_(std::int64_t{columns} + rows_of_task), columns_(columns) {}
     void begin_task() {
-        columns_.clear();
-        values_.clear();
-        std::fill(place_.begin(), place_.end(), -1);
+        count_ = 0;
+        std::fill_n(place_.data(), columns_, -1);
     }
+    void begin_row() {
+        first_ = count_;
+        if (count_ + columns_ <= terms_.size()) return;
+        Buffer<Term> larger(2 * terms_.size());
+        std::copy_n(terms_.data(), count_, larger.data());
+        terms_ = std::move(larger);
+    }
+    Index end_row() const { return count_ - first_; }
     void take(Index column, double value) {
-        Index& place = place_[column];
+        const Index place = place_[column];
         if (place >= first_) {
-            values_[place] += value;
+            terms_[place].value += value;
             return;
         }
-        place = static_cast<Index>(columns_.size());
-        columns_.push_back(column);
-        values_.push_back(value);
+        place_[column] = count_;
+        terms_[count_++] = {column, value};
+    }
+    Index count() const { return count_; }
+    void give(Index* columns, double* values) const {
+        for (Index k = 0; k < count_; ++k) {
+            columns[k] = terms_[k].column;
+            values[k] = terms_[k].value;
+        }
     }
 };
 

@@ -16,30 +16,23 @@ template <class Row> Csr by_rows(Index rows, Index columns, int threads, const R
         Buffer<Index> indices;
         Buffer<double> values;
     };
-    struct Member {
-        std::vector<Index> indices;
-        std::vector<double> values;
-        std::unique_ptr<Accumulator> sums;
-    };
     std::vector<Part> parts(tasks);
-    std::vector<Member> members(threads);
+    std::vector<std::unique_ptr<Accumulator>> members(threads);
     Csr C{rows, columns, Buffer<Index>(std::int64_t{rows} + 1), {}, {}};
     for_rows(rows, threads, [&](Index begin, Index end, int number) {
-        Member& own = members[number];
-        if (!own.sums) own.sums = std::make_unique<Accumulator>(columns, own.indices, own.values);
-        own.sums->begin_task();
+        std::unique_ptr<Accumulator>& own = members[number];
+        if (!own) own = std::make_unique<Accumulator>(columns);
+        Accumulator& sums = *own;
+        sums.begin_task();
         for (Index i = begin; i < end; ++i) {
-            const std::size_t before = own.indices.size();
-            own.sums->begin_row();
-            row(i, *own.sums);
-            C.starts[i + 1] = static_cast<Index>(own.indices.size() - before);
+            sums.begin_row();
+            row(i, sums);
+            C.starts[i + 1] = sums.end_row();
         }
         Part& part = parts[begin / rows_of_task];
-        const auto count = static_cast<std::int64_t>(own.indices.size());
-        part.indices = Buffer<Index>(count);
-        part.values = Buffer<double>(count);
-        std::copy(own.indices.begin(), own.indices.end(), part.indices.data());
-        std::copy(own.values.begin(), own.values.end(), part.values.data());
+        part.indices = Buffer<Index>(sums.count());
+        part.values = Buffer<double>(sums.count());
+        sums.give(part.indices.data(), part.values.data());
     });
     std::int64_t total = 0;
     C.starts[0] = 0;

@@ -28,8 +28,8 @@ Made scale(Csr& A, std::vector<double>& factors, bool definite, int threads) {
     diagonal_of(A.view(), d.data(), threads);
     factors.resize(A.rows);
     for (Index i = 0; i < A.rows; ++i) {
-        if (d[i] == 0) return Made::zero_pivot;
         if (definite && !(d[i] > 0)) return Made::not_positive;
+        if (d[i] == 0) return Made::zero_pivot;
         int exponent;
         std::frexp(d[i], &exponent);
         factors[i] = std::ldexp(1.0, -(exponent >> 1));
@@ -267,7 +267,7 @@ template <class E> class Hierarchy : public Preconditioner {
             std::vector<double> d(A.rows);
             diagonal_of(A.view(), d.data(), threads);
             for (const double one : d)
-                if (one == 0 || (choices_.symmetric && !(one > 0))) return l == 0 ? Made::zero_pivot : Made::not_positive;
+                if (one == 0 || (choices_.symmetric && !(one > 0))) return choices_.symmetric ? Made::not_positive : Made::zero_pivot;
             const bool direct = A.rows <= choices_.coarsest;
             const double largest = direct ? 1.0 : largest_of(A.view(), d, choices_.symmetric, threads);
             if (!std::isfinite(largest)) return Made::overflow;
@@ -352,9 +352,14 @@ template <class E> class Hierarchy : public Preconditioner {
         const Index n = made_[0].rows;
         for (Index c = 0; c < columns; ++c, R += n, Z += n) {
             double largest = 0;
-            for (Index i = 0; i < n; ++i) largest = std::max(largest, std::fabs(R[i] * scale_[i]));
-            if (!(largest > 0 && std::isfinite(largest))) {
-                std::fill_n(Z, n, largest * 0);  // of NaN and infinity NaN
+            bool finite = true;
+            for (Index i = 0; i < n; ++i) {
+                const double size = std::fabs(R[i] * scale_[i]);
+                largest = std::max(largest, size);
+                finite = finite && std::isfinite(size);
+            }
+            if (!finite || largest == 0) {
+                std::fill_n(Z, n, finite ? 0.0 : std::numeric_limits<double>::quiet_NaN());
                 continue;
             }
             // No number of the cycle leaves float32's range, whatever the size of R.

@@ -666,7 +666,7 @@ def iterative_hierarchy(
     /,
 ) -> tuple[int, Preconditioner | None]: ...
 
-# Unknowns connected with the first one, levels and width of the graph, and the share of positive entries.
+# Unknowns connected with the first one, levels and width of the graph, share of positive entries.
 def iterative_look(
     starts: _Index, indices: _Index, values: _Vector, /
 ) -> tuple[int, int, int, float]: ...

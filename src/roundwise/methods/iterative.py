@@ -1,4 +1,4 @@
-"""Preconditioned Krylov methods, and what their prices are compared with before anything is counted.
+"""Preconditioned Krylov methods, and what they are compared with before anything is counted.
 
 Symbolic analysis of a large system takes longer than a preconditioner does, and often longer than
 the whole iteration. So the direct way is bounded from below by a look: the width of the graph of A,
@@ -19,9 +19,13 @@ TYPICAL = 10
 is at home. The trial tells how many they really are."""
 
 
+ITERATION = 5e-5
+"""Seconds of an iteration's calls. A price: see `COUNTING`."""
+
+
 def iteration_seconds(rates: Rates, shape: Shape, name: str, fmt: str) -> float:
-    """Seconds of one iteration for one column, by what a command has measured per entry of A."""
-    return float(rates.sparse.solve[name][fmt]) * shape.entries
+    """Seconds of one iteration with all columns."""
+    return ITERATION + float(rates.sparse.solve[name][fmt]) * shape.entries * shape.columns
 
 
 def price_of(name: str) -> Price:
@@ -34,7 +38,7 @@ def price_of(name: str) -> Price:
         pairs = zip(known[fmt], amounts(shape, name), strict=True)
         factor = sum(rate * amount for rate, amount in pairs) + profile.run_overhead
         each = iteration_seconds(rates, shape, name, fmt)
-        step = TYPICAL * shape.columns * each + profile.outer_overhead
+        step = TYPICAL * each + profile.outer_overhead
         return Seconds(factor, 0.0, step, TYPICAL * each + profile.inner_overhead)
 
     return price
@@ -43,17 +47,12 @@ def price_of(name: str) -> Price:
 STORED = BF16, FP16, FP32, FP64
 
 MULTIGRID = Method(
-    "multigrid/sa",
-    True,
-    STORED,
-    ("cholesky/amd",),
-    needs=DEFINITE,
-    price=price_of("multigrid/sa"),
+    "multigrid/sa", True, STORED, ("cholesky/amd",), needs=DEFINITE, price=price_of("multigrid/sa")
 )
 
 
 class Look(NamedTuple):
-    """What two breadth-first searches tell of the graph of A, beginning where the first one ends."""
+    """What two breadth-first searches tell of the graph of A."""
 
     reached: int  # unknowns that are connected with the first one
     levels: int
@@ -61,14 +60,14 @@ class Look(NamedTuple):
 
 
 FLOPS_OF_WIDTH = 10.0
-"""Of a factorization in a good order, for each width cubed: of 5-point squares 10 to 11.8, of 7-point
-cubes 11 to 14 (counted by AMD and nested dissection, n = 27 000 to 360 000; the width of a cube's
-diagonal cut is 3/4 of its face). A fact of these families, and a guess of others."""
+"""Of a factorization in a good order, for each width cubed: of 5-point squares 10 to 11.8, of
+7-point cubes 11 to 14 (counted by AMD and nested dissection, n = 27 000 to 360 000; the width of a
+cube's diagonal cut is 3/4 of its face). A fact of these families, and a guess of others."""
 
 COUNTING, DISSECTING = 3e-7, 2.5e-6
-"""Seconds per entry of A of counting in AMD's order, and of nested dissection, which is tried from
-`orderings.ND_FROM` flops on. Prices: ``python benchmarks/bench_iterative.py --prices`` (two cores of
-a Zen 5)."""
+"""Seconds per entry of A of counting in AMD's order, and of nested dissection, which is tried
+from `orderings.ND_FROM` flops on. Prices: ``python benchmarks/bench_iterative.py --prices`` (two
+cores of a Zen 5)."""
 
 
 def least_shape(shape: Shape, look: Look) -> Shape:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,14 @@ from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
 from roundwise.policies.profile import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.solver.direct_or_iterative import FORMAT, DirectWay, rival_of
 from roundwise.solver.places import DeviceMemoryError, memory_needed
-from roundwise.solver.policy_argument import ALGORITHM, DEFAULT, Asker, Start, at_least
+from roundwise.solver.policy_argument import (
+    ALGORITHM,
+    DEFAULT,
+    Asker,
+    Start,
+    at_least,
+    default_policy,
+)
 from roundwise.solver.prepare import PLAIN, Options
 from roundwise.solver.system import AS_LARGE, System
 from roundwise.tuning import DeployedPolicy
@@ -161,7 +168,11 @@ def _ranked(
     if system.is_sparse:
         _looked_at(system, known)
     if may_iterate and isinstance(ranks, NeighbourPolicy | OnlinePolicy) and system.is_sparse:
-        rival = rival_of(system, current_prices(), known, lambda: _direct(policy, system, known))
+        others = default_policy().rival_seconds
+        rival = rival_of(
+            *(system, current_prices(), known, partial(others, "sparse")),
+            lambda: _direct(policy, system, known),
+        )
         if rival is not None:
             direct, why = rival
             first = Action([FORMAT, FP64, FP64, FP64], MULTIGRID.name)

@@ -65,15 +65,26 @@ class DirectWay:
         return self.make()
 
     def grants(self, iterations: float) -> bool:
-        """Whether so many iterations take less time than the direct way."""
+        """Whether so many iterations take less time than the direct way.
+
+        They are those of all solves with the same A: as soon as these have taken as long as factors
+        would have, factors are made.
+        """
         seconds = iterations * self.each
         return seconds <= self.least or seconds <= self.plan.seconds
 
 
 def rival_of(
-    system: System, prices: Prices, known: dict[str, float], make: Callable[[], Plan]
+    system: System,
+    prices: Prices,
+    known: dict[str, float],
+    others: Callable[[Shape], float],
+    make: Callable[[], Plan],
 ) -> tuple[DirectWay, str] | None:
-    """The direct way of a system that multigrid is to be tried for first, and why; else None."""
+    """The direct way of a system that multigrid is to be tried for first, and why; else None.
+
+    `others` prices the methods that fit all systems; `make` plans the direct way.
+    """
     A, columns = system.A, max(1, system.b.shape[1])
     if system.is_complex or not known["looks_positive_definite"]:
         return None
@@ -88,14 +99,15 @@ def rival_of(
         return None
     counts = least_shape(shape, Look(reached, levels, width))
     least = counting_seconds(counts, ND_FROM) + direct_seconds(prices, counts)
+    least = min(least, others(counts))
     setup = prices.seconds(shape, MULTIGRID.name, FORMAT.name, Work(1))
     suited = positive <= AT_HOME and attempt < least
     if not suited and not setup < RISKED * least:
         return None
-    each = columns * iteration_seconds(prices, shape, MULTIGRID.name, FORMAT.name)
+    each = iteration_seconds(prices, shape, MULTIGRID.name, FORMAT.name)
     reason = (
-        f"Multigrid: the graph of A is {width} wide, so that a factorization is expected to take "
-        f"at least {least:.2g} s, and {2 * TRIAL} iterations about {attempt:.2g} s."
+        f"{MULTIGRID.name}: the graph of A is {width} wide, so that a factorization is expected "
+        f"to take at least {least:.2g} s, and {2 * TRIAL} iterations about {attempt:.2g} s."
     )
     return DirectWay(least, each, make), reason
 
@@ -110,5 +122,3 @@ def highest(prices: Prices, shape: Shape) -> float:
     n = float(shape.n)
     dense = Shape(shape.n, shape.entries, shape.columns, n * n / 2, n**3 / 3, n**3 / 3, n**3)
     return prices.seconds(dense, "cholesky/nd", FP64.name, Work(1))
-
-

@@ -48,7 +48,7 @@ FAILURES = {
 }
 
 Granted = Callable[[float], bool]
-"""Whether so many iterations, which a forecast expects in all, are granted."""
+"""Whether so many iterations, which a forecast expects of all solves together, are granted."""
 
 
 class MultigridEngine(Engine):
@@ -74,8 +74,10 @@ class IterativeSymbolic(Symbolic):
     def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> IterativeFactors:
         """`values` are those of FP64, whatever the format of storage."""
         self._symmetric.require_symmetric(values, self.method, fmt)
+        if not values.any():
+            raise ArithmeticFailure(Status.ZERO_PIVOT, self.method, fmt)
         places = self._pattern.indices, self._pattern.indptr
-        A = sparse.csr_array((values, *places), self._pattern.shape)
+        A = sparse.csr_array((values.astype(np.float64), *places), self._pattern.shape)
         return IterativeFactors(A, Multigrid(A, fmt, nodes=unknowns_of_node(A)))
 
 
@@ -92,10 +94,14 @@ def unknowns_of_node(A: sparse.csr_array) -> int:
         if not (groups == groups[:, :1]).all() or not (lengths % size == 0).all():
             continue
         first = np.repeat(A.indptr[:-1].reshape(-1, size)[:, 0], groups[:, 0])
-        place = np.arange(len(first)) - np.repeat(np.cumsum(groups[:, 0]) - groups[:, 0], groups[:, 0])
+        place = np.arange(len(first)) - np.repeat(
+            np.cumsum(groups[:, 0]) - groups[:, 0], groups[:, 0]
+        )
         columns = A.indices[first + place]
         same = all(
-            np.array_equal(columns, A.indices[first + place + k * np.repeat(groups[:, 0], groups[:, 0])])
+            np.array_equal(
+                columns, A.indices[first + place + k * np.repeat(groups[:, 0], groups[:, 0])]
+            )
             for k in range(1, size)
         )
         # Whole blocks: the columns, too, come in such groups.
@@ -128,7 +134,7 @@ class IterativeFactors(HiddenFactors):
         scales[scales == 0] = 1.0
         block /= scales  # so that no norm under- or overflows
         norms = np.sqrt((block**2).sum(axis=0))
-        pace = Pace(lambda sizes: TOLERANCE * norms.max(initial=0.0), self.granted)
+        pace = self._pace(lambda sizes: TOLERANCE * norms.max(initial=0.0))
         found = cg(
             self._times,
             block,
@@ -171,7 +177,7 @@ class IterativeFactors(HiddenFactors):
             self.preconditioner.apply,
             stop=rule,
             most=MOST_ITERATIONS,
-            watch=Pace(allowed, self.granted),
+            watch=self._pace(allowed),
             norm=norm,
         )
         self.iterations += found.iterations
@@ -188,9 +194,20 @@ class IterativeFactors(HiddenFactors):
         stretch = float((norm * np.abs(X).max(axis=0) / np.where(largest > 0, largest, 1.0)).max())
         shape = B.shape
         return AtOnce(
-            X.reshape(shape, order="F"), R.reshape(shape, order="F"), errors, float(errors.max()),
-            0.0, stretch, [],
+            X.reshape(shape, order="F"),
+            R.reshape(shape, order="F"),
+            errors,
+            float(errors.max()),
+            0.0,
+            stretch,
+            [],
         )
+
+    def _pace(self, allowed: Callable[[Sizes], float]) -> Pace:
+        granted, before = self.granted, self.iterations
+        if granted is None:
+            return Pace(allowed, lambda expected: expected <= MOST_ITERATIONS)
+        return Pace(allowed, lambda expected: granted(before + expected))
 
     def to(self, fmt: FloatFormat) -> IterativeFactors:
         """The same: operands and results are in FP64, whatever the format of storage."""
@@ -201,10 +218,10 @@ class Pace:
     """Watches whether a run converges in as many iterations as are granted.
 
     `allowed` tells the 2-norm that the residual is to reach; `granted` judges the iterations that
-    are expected in all: `MOST_ITERATIONS` if it is None.
+    are expected in all.
     """
 
-    def __init__(self, allowed: Callable[[Sizes], float], granted: Granted | None) -> None:
+    def __init__(self, allowed: Callable[[Sizes], float], granted: Granted) -> None:
         self._allowed, self._granted, self._first = allowed, granted, math.nan
 
     def __call__(self, iteration: int, sizes: Sizes) -> bool:
@@ -220,5 +237,4 @@ class Pace:
         expected = math.inf
         if done > 0:
             expected = 1 + (iteration - 1) * (done + math.log(size / target)) / done
-        granted = self._granted
-        return not (expected <= MOST_ITERATIONS if granted is None else granted(expected))
+        return not self._granted(expected)

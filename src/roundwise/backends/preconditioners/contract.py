@@ -52,8 +52,8 @@ def arrays_of(A: Any, kernel: str, fmt: FloatFormat) -> tuple[Any, Any, Any]:
     values = np.ascontiguousarray(A.data, dtype=np.float64)
     if not np.isfinite(values).all():
         raise ArithmeticFailure(Status.NONFINITE_INPUT, kernel, fmt)
-    places = (np.ascontiguousarray(one, dtype=np.int32) for one in (A.indptr, A.indices))
-    return *places, values
+    starts, indices = (np.ascontiguousarray(one, dtype=np.int32) for one in (A.indptr, A.indices))
+    return starts, indices, values
 
 
 def as_block(R: Any, n: int) -> tuple[Array, bool]:

@@ -60,8 +60,10 @@ class Multigrid:
         and no `near_nullspace`, that is a constant for each of them.
     symmetric : bool
         Whether A is symmetric, and definite.
+    theta, degree, ratio, coarsest
+        Strength of connections; of the smoother; unknowns of the last level, at most.
     keep : bool
-        Keep the matrices of all levels in FP64 as `matrices`: to look at.
+        Keep the matrices of all levels in FP64, to be looked at.
 
     Examples
     --------
@@ -96,11 +98,12 @@ class Multigrid:
             raise ValueError(f"nodes = {nodes}, n = {n}; pass a divisor of n")
         first = np.arange(0, n + 1, nodes, dtype=np.int32) if nodes > 1 else _NONE
         vectors = _constants(n, nodes) if near_nullspace is None else _vectors(near_nullspace, n)
-        choices = symmetric, theta, degree, ratio, coarsest, keep, get_num_threads()
+        choices: tuple[Any, ...] = symmetric, theta, degree, ratio, coarsest, keep
+        near = vectors.reshape(-1, order="F")
         result, found = _kernels.iterative_hierarchy(
-            self.format.name, *arrays, vectors.reshape(-1, order="F"), first, *choices
+            self.format.name, *(*arrays, near, first, *choices, get_num_threads())
         )
-        if result:
+        if found is None:
             raise ArithmeticFailure(FAILURES[result], self.name, self.format)
         self.n, self._hierarchy = n, found
 
