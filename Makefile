@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test test-gpu lint extras bench engines envelope envelope-docs stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native torture sanitize dense-docs docs site dist wheels test-wheel test-oldest test-newest clean
+.PHONY: help demo test test-gpu test-frameworks lint extras bench engines envelope envelope-docs stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native torture sanitize dense-docs docs site dist wheels test-wheel test-oldest test-newest clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -19,6 +19,9 @@ test: lint  ## lint, then all tests, by two processes (make test PROCESSES=1 for
 
 test-gpu: $(VENV)/installed  ## the tests that need a GPU (pip install '.[cuda12]' or '.[cuda13]' before)
 	$(RUN)/python -m pytest -m gpu tests
+
+test-frameworks: $(VENV)/frameworks-installed  ## the tests that need torch or JAX, which it installs (torch for the CPU)
+	OPENBLAS_NUM_THREADS=1 $(RUN)/python -m pytest tests/integrations
 
 lint: $(VENV)/installed  ## ruff, mypy and the import layers
 	$(RUN)/ruff format --check .
@@ -174,6 +177,11 @@ $(VENV)/library-installed: $(BUILD_INPUTS)
 # Roundwise is there already, so that these install what their extra needs, and compile nothing.
 $(VENV)/bench-installed: $(VENV)/installed
 	$(RUN)/python -m pip install --quiet --disable-pip-version-check 'roundwise[bench]'
+	touch $@
+
+# Plain `torch` may bring gigabytes for GPUs; this version has a build without.
+$(VENV)/frameworks-installed: $(VENV)/installed
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	touch $@
 
 $(VENV)/site-installed: $(VENV)/installed

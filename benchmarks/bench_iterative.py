@@ -1,7 +1,7 @@
 """Iterative against direct ways on large sparse systems, and the prices by which they are chosen.
 
 ``--prices`` times the preconditioner and an iteration on grids of all sizes, and counting and
-nested dissection: what `roundwise.methods.iterative` and the rates of `multigrid/sa` are taken from. The
+nested dissection: what `roundwise.methods.iterative` and the rates of `multigrid/sa` go by. The
 default compares whole solves to the gate, each in a process of its own, with pyamg (smoothed
 aggregation and conjugate gradients to the same backward error) and SciPy's `spsolve` where that
 takes no minutes; and the application of hierarchies by format at 10^6 unknowns.
@@ -190,7 +190,7 @@ def prices() -> Iterator[str]:
             yield (
                 f"{side} {fmt}: {A.nnz} entries, setup {setup:.4f} s ({setup / A.nnz * 1e9:.0f} ns "
                 f"each), iteration {each * 1e3:.3f} ms ({each / A.nnz * 1e9:.1f} ns each), "
-                f"counting {counting / A.nnz * 1e9:.0f} ns each, flops {max(counts['factor_flops'], 1):.1e}"
+                f"counting {counting / A.nnz * 1e9:.0f} ns each, flops {counts['factor_flops']:.1e}"
             )
 
 

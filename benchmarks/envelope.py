@@ -4,7 +4,8 @@ Ratios are the best peer's time over ours, both medians of calls in turns, witho
 know what the call tells us: a band that is not told of competes with general routines only. Calls
 in which the slower takes less than 0.2 ms are compared by their difference. A draw below
 BOUND is timed again with more turns. ``--after``, ``--beside-load``, ``--first-call`` and
-``--joblib`` compare under conditions that programs meet.
+``--joblib`` compare under conditions that programs meet. With ``--within`` a run ends after some
+seconds, and the same command goes on from there, so that others may have the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import importlib
 import itertools
 import json
+import math
 import random
 import statistics
 import subprocess
@@ -377,8 +379,9 @@ def selected(options: argparse.Namespace) -> Iterator[Call]:
             return
 
 
-def rows(options: argparse.Namespace) -> Iterator[tuple[Call, list[str], dict[str, float]]]:
-    calls = selected(options)
+def rows(
+    options: argparse.Namespace, calls: Iterator[Call]
+) -> Iterator[tuple[Call, list[str], dict[str, float]]]:
     while options.first_call and (some := list(itertools.islice(calls, 4))):
         yield from first_calls(some)
     before = product_of(options.after) if options.after else None
@@ -451,6 +454,15 @@ def report(told: dict[str, Any], worst: int) -> None:
     print("\nto time one of them again: python benchmarks/envelope.py --line 'draw(...)'")
 
 
+def earlier(out: Path, asked: dict[str, str]) -> dict[str, Any]:
+    """The record of an earlier run of the same command on this machine; empty if there is none."""
+    if not out.exists():
+        return {}
+    record: dict[str, Any] = json.loads(out.read_text())
+    same = record["options"] == asked and record["machine"] == str(Machine.this())
+    return record if same else {}
+
+
 def child(name: str, lines: Iterable[str]) -> None:
     """Time one contender's calls, cold, and print the seconds."""
     calls = [{name: drawn(line)[name]} for line in lines]
@@ -467,6 +479,9 @@ def main() -> None:
     parser.add_argument("--line", help="one call only, for example 'draw(0, 17, 4000)'")
     parser.add_argument("--worst", type=int, default=20, help="calls to list")
     parser.add_argument("--longest", type=float, default=60.0, help="seconds for one draw")
+    parser.add_argument(
+        "--within", type=float, metavar="SECONDS", help="stop then; the same command goes on"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/envelope.json"))
     parser.add_argument("--beside-load", action="store_true", help="a busy process for each core")
     parser.add_argument("--after", choices=["numpy", "torch"], help="just after its products")
@@ -481,9 +496,21 @@ def main() -> None:
     if options.child:
         child(options.child[0], options.child[1:])
         return
-    found: list[Row] = []
+    asked = {name: str(value) for name, value in vars(options).items() if name != "within"}
+    before = earlier(options.out, asked) if options.within else {}
+    found, done = before.get("rows", []), before.get("done", 0)
+    end = time.monotonic() + (options.within or math.inf)
+
+    def calls() -> Iterator[Call]:
+        nonlocal done
+        for call in itertools.islice(selected(options), done, None):
+            if time.monotonic() > end:
+                return
+            done += 1
+            yield call
+
     with busy_cores() if options.beside_load else nullcontext():
-        for call, names, seconds in rows(options):
+        for call, names, seconds in rows(options, calls()):
             if seconds:
                 row: Row = {"line": call.line, "call": str(call), "groups": names}
                 row |= {"seconds": seconds, "ratio": ratio(seconds), "action": chosen(call)}
@@ -492,9 +519,8 @@ def main() -> None:
     print(f"\r{Machine.this()}")
     told = summary(found)
     report(told, options.worst)
-    asked = {name: str(value) for name, value in vars(options).items()}
     options.out.parent.mkdir(exist_ok=True, parents=True)
-    record = {"machine": str(Machine.this()), "options": asked, **told, "rows": found}
+    record = {"machine": str(Machine.this()), "options": asked, **told, "rows": found, "done": done}
     record["worst"] = told["worst"][: options.worst]
     options.out.write_text(json.dumps(record, indent=1))
 

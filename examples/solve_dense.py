@@ -10,9 +10,9 @@ import numpy as np
 import roundwise as rw
 
 rng = np.random.default_rng(0)
-A = rng.standard_normal((1000, 1000))
-x_true = rng.standard_normal(1000)
-b = A @ x_true
+A = rng.integers(-9, 10, (1000, 1000)).astype(float)
+x_true = rng.integers(-9, 10, 1000).astype(float)
+b = A @ x_true  # integers: this product is exact, so that x_true is the solution
 
 x = rw.solve(A, b)  # in place of numpy.linalg.solve(A, b)
 print(f"relative error {np.abs(x - x_true).max() / np.abs(x_true).max():.1e}")

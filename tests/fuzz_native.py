@@ -277,11 +277,12 @@ def corrections(a: Arrays) -> None:
     rows, places = (a.order(n) if a.flag() else None for _ in range(2))
     if a.flag():
         shape = (lambda: (a.length(n), a.length(columns))) if a.flag() else (lambda: (a.length(n),))
-        matrix, (b, x, r) = a.matrix(n), (a.numbers(*shape()) for _ in range(3))
+        matrix, (b, x, r) = a.matrix(n, real_type(a)), (a.numbers(*shape()) for _ in range(3))
         errors = a.numbers(a.length(columns if b.ndim == 2 else 1))
         norm, target = float(a.rng.choice(NUMBERS)), float(a.rng.choice((1e-10, -1.0, np.nan)))
         steps = int(a.rng.choice((0, 1, 3, 10, -1)))
-        limits = norm, target, a.block(), steps
+        shorts = int(a.rng.choice((0, 4, 20, -1))), 1e-6
+        limits = norm, target, a.block(), *shorts, steps
         kernels.native_refine(
             *(packed, a.flag(), a.flag(), rows, places, matrix, a.flag(), *limits),
             *(b, x, r, errors, a.threads(), a.threads()),

@@ -138,7 +138,7 @@ def test_a_locked_memory_costs_no_time_and_loses_nothing(tmp_path, small_crossov
     assert solver._learner.memory._patience == 0  # after a tenth of a second, once
     assert told.category is MemoryFileWarning
     assert f"{path}: locked by another process" in str(told.message)
-    assert "from 5 solves like this" in solver.solve(*EQUATION, full_output=True).decision
+    assert "from 5 solves of similar systems" in solver.solve(*EQUATION, full_output=True).decision
     assert len(Memory(path).cells()) == 2
     counts = [arm.count for arms in Memory(path).cells().values() for arm in arms.values()]
     assert max(counts) == 1  # the file does not know them yet

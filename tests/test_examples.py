@@ -11,11 +11,11 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 @pytest.mark.parametrize(
     ("name", "promise"),
     [
-        ("solve_dense", "passed the gate"),
+        ("solve_dense", "Verified: x solves exactly"),
         ("solve_many", "20 columns, largest residual"),
-        ("solve_sparse", "passed the gate"),
+        ("solve_sparse", "Verified: x solves exactly"),
         ("solve_newton", "correction"),
-        ("trained_policy", "passed the gate"),
+        ("trained_policy", "Verified: x solves exactly"),
         ("custom_algorithm", "learned:    fp32-fp32  error"),
         ("fill_on_cluster", "120 outcomes computed by 3 workers"),
         ("custom_policy", "has the largest expected reward"),

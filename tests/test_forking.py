@@ -204,11 +204,11 @@ def test_a_child_learns_while_another_thread_solves(monkeypatch, tmp_path, in_fi
 
     def child():
         x = solver.solve(A, B)
-        return np.allclose(A @ x, B) and "2 solves learned from" in repr(solver)
+        return np.allclose(A @ x, B) and "2 solves" in repr(solver)
 
     with pause.at(lambda: solver.solve(A, B)):
         assert succeeds_in_child(child)
-    assert "2 solves learned from" in repr(solver)
+    assert "2 solves" in repr(solver)
     cells = solver._learner.memory.cells()
     counts = {sum(arm.count for arm in arms.values()) for arms in cells.values()}
     assert counts == {3 if in_file else 2}

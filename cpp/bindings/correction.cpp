@@ -62,18 +62,20 @@ template <class T> void bind_correct(nb::module_& m) {
     });
 }
 
-template <class T> void bind_refine(nb::module_& m) {
-    // Refinement by substitution: X, its residual R, and the backward error of each column, for the matrix `a`, or its
-    // transpose, with this infinity norm. Ends when every backward error is at most `target`. Factors as above; those of
+template <class T, class S> void bind_refine(nb::module_& m) {
+    // Refinement by substitution: X, its residual R, and the backward error of each column, for the matrix `a`, which
+    // may be stored in single precision, or its transpose, with this infinity norm. Ends when every backward error is at most `target`;
+    // refinement.hpp says what `shorts` are. Factors as above; those of
     // a complex matrix are 2 n x n, as in native_complex_getrs, `a` has 2 n x n parts of its transpose (rows that are
     // contiguous), columns have pairs of real and imaginary parts, and without `transpose` the factors are of the
     // conjugate of `a`. Returns whether it got there, the largest backward error, the largest correction relative to x,
     // the largest ||A|| ||x|| / ||b||, and the history: before each correction the largest backward error of those that
     // are corrected, and then the largest correction. X is of no use if it did not get there.
     define(m, "native_refine",
-           [](MatrixIn<T> packed, bool cholesky, bool transpose, Order rows, Order places, MatrixIn<double> a,
-              bool a_transpose, double norm, double target, std::int64_t block, int most_steps, ArrayIn<double> b,
-              ArrayOut<double> x, ArrayOut<double> r, VectorOut<double> errors, int threads, int pass_threads) {
+           [](MatrixIn<T> packed, bool cholesky, bool transpose, Order rows, Order places, MatrixIn<S> a,
+              bool a_transpose, double norm, double target, std::int64_t block, std::int64_t shorts,
+              double error_of_shorts, int most_steps, ArrayIn<double> b, ArrayOut<double> x, ArrayOut<double> r,
+              VectorOut<double> errors, int threads, int pass_threads) {
         const std::int64_t n = length(packed.shape(1)), numbers = length(packed.shape(0));
         const int parts = numbers == 2 * n ? 2 : 1;
         require(numbers == parts * n && numbers == length(a.shape(0)) && n == length(a.shape(1)),
@@ -90,10 +92,12 @@ template <class T> void bind_refine(nb::module_& m) {
         require(threads >= 1 && pass_threads >= 1, "threads < 1; pass at least 1");
         require(most_steps >= 0, "most_steps < 0; pass at least 0");
         require_block(block);
+        require(shorts == 0 || shorts >= 4, "short sums have at least 4 products, or are none (0)");
         require_order(rows, n);
         require_order(places, n);
         Refinement<T> refinement{n, parts, packed.data(), cholesky, transpose, pointer(rows), pointer(places), a.data(),
-                                 a_transpose, norm, target, block, most_steps, threads, pass_threads};
+                                 a_transpose, norm, target, block, shorts, error_of_shorts, most_steps, threads,
+                                 pass_threads};
         bool converged;
         double worst = 0;
         {
@@ -111,8 +115,10 @@ template <class T> void bind_refine(nb::module_& m) {
 void bind_correction(nb::module_& m) {
     bind_correct<float>(m);
     bind_correct<double>(m);
-    bind_refine<float>(m);
-    bind_refine<double>(m);
+    bind_refine<float, double>(m);
+    bind_refine<double, double>(m);
+    bind_refine<float, float>(m);
+    bind_refine<double, float>(m);
 }
 
 }  // namespace roundwise

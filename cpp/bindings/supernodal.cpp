@@ -153,7 +153,7 @@ template <class T> void bind_kernels(nb::module_& m) {
         require_order(rows, n);
         require_order(places, n);
         Refinement<T> refinement{n, 1, nullptr, false, false, pointer(rows), pointer(places), nullptr, false,
-                                 norm, target, 0, most_steps, threads, pass_threads};
+                                 norm, target, 0, 0, 0, most_steps, threads, pass_threads};
         const auto& kernels = sparse::sparse_kernels<T>();
         refinement.solve_by = [&](std::int64_t some, T* y) {
             const Workspace workspace(kernels.solve_workspace(view, some, threads));

@@ -20,6 +20,7 @@
 #include "common/parallel.hpp"
 #include "native/arena.hpp"
 #include "native/kernels.hpp"
+#include "native/storage.hpp"
 #include "native/strips.hpp"
 
 namespace roundwise {
@@ -85,10 +86,17 @@ inline double subtracted_from(double b, TwiceSum<double> sum) {
     return left.high + (left.low - sum.low);
 }
 
+// The first `count` numbers of a matrix that is stored in double or in float, as doubles.
+inline Vector<double> load_wide(const double* source, std::int64_t count) { return load_some(source, count); }
+inline Vector<double> load_wide(const float* source, std::int64_t count) {
+    constexpr int lanes = Lanes<double>::count;
+    return count >= lanes ? widen<double, lanes>(source) : widen_first<double, lanes>(source, count);
+}
+
 // Adds A' X to K x C sums, for K columns of A, which are contiguous, and their m rows. block = 0:
 // every product exactly.
-template <int K, int C, bool exact>
-inline void add_dots(std::int64_t m, const double* a, std::int64_t a_step, const double* x,
+template <int K, int C, bool exact, class S>
+inline void add_dots(std::int64_t m, const S* a, std::int64_t a_step, const double* x,
                      std::int64_t x_step, TwiceSum<Vector<double>> (&sums)[K][C],
                      std::int64_t block) {
     constexpr int lanes = Lanes<double>::count;
@@ -98,7 +106,7 @@ inline void add_dots(std::int64_t m, const double* a, std::int64_t a_step, const
         V xs[C];
         for (int c = 0; c < C; ++c) xs[c] = load_some(x + i + c * x_step, valid);
         for (int k = 0; k < K; ++k) {
-            const V column = load_some(a + i + k * a_step, valid);
+            const V column = load_wide(a + i + k * a_step, valid);
             for (int c = 0; c < C; ++c)
                 if constexpr (exact) sums[k][c].add_product(column, xs[c]);
                 else parts[k][c] = multiply_add(column, xs[c], parts[k][c]);
@@ -130,8 +138,8 @@ inline void subtract_sums(const TwiceSum<Vector<double>> (&sums)[K][C], const do
 }
 
 // high + low (m x C) -= A X, for K columns of A: row i of A is in lane i.
-template <int K, int C, bool exact>
-inline void subtract_columns(std::int64_t m, const double* a, std::int64_t a_step, const double* x,
+template <int K, int C, bool exact, class S>
+inline void subtract_columns(std::int64_t m, const S* a, std::int64_t a_step, const double* x,
                              std::int64_t x_step, double* high, double* low, std::int64_t step) {
     constexpr int lanes = Lanes<double>::count;
     using V = Vector<double>;
@@ -142,7 +150,7 @@ inline void subtract_columns(std::int64_t m, const double* a, std::int64_t a_ste
         for (int c = 0; c < C; ++c)
             sums[c] = {load_some(high + i + c * step, valid), load_some(low + i + c * step, valid)};
         for (int k = 0; k < K; ++k) {
-            const V column = load_some(a + i + k * a_step, valid);
+            const V column = load_wide(a + i + k * a_step, valid);
             for (int c = 0; c < C; ++c) {
                 const V factor = V{} - x[k + c * x_step];
                 if constexpr (exact) sums[c].add_product(column, factor);
@@ -167,8 +175,8 @@ constexpr std::int64_t exact_chunk = 512;
 
 // A of m x n: columns of A are contiguous, n is at most exact_strip, and R = B - A' X has n rows. The
 // K C sums of a group fit into registers.
-template <int C, bool exact>
-inline void dense_by_dots(std::int64_t m, std::int64_t n, const double* a, const double* x,
+template <int C, bool exact, class S>
+inline void dense_by_dots(std::int64_t m, std::int64_t n, const S* a, const double* x,
                           const double* b, double* r, std::int64_t r_step, std::int64_t block) {
     constexpr int K = C == 1 || (!exact && sizeof(Vector<double>) == 64) ? 4 : 2;
     TwiceSum<Vector<double>> sums[exact_strip / K][K][C];
@@ -187,8 +195,8 @@ inline void dense_by_dots(std::int64_t m, std::int64_t n, const double* a, const
 }
 
 // R = B - A X for a strip of at most exact_strip rows.
-template <int C, bool exact>
-inline void dense_by_columns(std::int64_t rows, std::int64_t n, const double* a, std::int64_t a_step,
+template <int C, bool exact, class S>
+inline void dense_by_columns(std::int64_t rows, std::int64_t n, const S* a, std::int64_t a_step,
                              const double* x, const double* b, double* r, std::int64_t r_step,
                              std::int64_t block) {
     double high[C * exact_strip], low[C * exact_strip] = {};
@@ -207,16 +215,16 @@ inline void dense_by_columns(std::int64_t rows, std::int64_t n, const double* a,
             r[i + c * r_step] = high[i + c * exact_strip] + low[i + c * exact_strip];
 }
 
-template <bool exact>
-void dense_residual(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
+template <bool exact, class S>
+void dense_residual(std::int64_t rows, std::int64_t columns, const S* a, bool transpose,
                     std::int64_t count, const double* x, const double* b, double* r,
                     std::int64_t block, int threads) {
     const std::int64_t m = transpose ? columns : rows, n = transpose ? rows : columns;  // of the product
-    share_range(m, exact_strip, threads_for<double>(rows * columns, threads),
+    share_range(m, exact_strip, threads_for<S>(rows * columns, threads),
                 [=](std::int64_t begin, std::int64_t end) {
         std::int64_t c = 0;
         if (transpose) {
-            const double* strip = a + begin * rows;
+            const S* strip = a + begin * rows;
             for (; c + 4 <= count; c += 4)
                 dense_by_dots<4, exact>(rows, end - begin, strip, x + c * n, b + begin + c * m,
                                         r + begin + c * m, m, block);
@@ -240,12 +248,10 @@ struct ShortSums {
     explicit ShortSums(std::int64_t roundings) : joins(roundings > 10 ? 3 : 2) { products = roundings - joins; }
 };
 
-// sums = M X in twice the precision, but for these roundings. `levels` has room for each join.
-template <int S, int V, bool packed>
-inline void add_short_sums(std::int64_t n, ShortSums cut, const double* m, std::int64_t step, const double* x,
-                           StripSums<S, V, double>* levels, StripSums<S, V, double>& high,
-                           StripSums<S, V, double>& low) {
-    constexpr int lanes = Lanes<double>::count;
+// Calls add(sums) for sums over all columns of M X, joined as `cut` says; `levels` has room for each join.
+template <bool packed, class T, int S, int V, class Add>
+inline void for_short_sums(std::int64_t n, ShortSums cut, const T* m, std::int64_t step, const T* x,
+                           StripSums<S, V, T>* levels, const Add& add) {
     // Unrolled, so that sums stay in registers.
     const auto for_each = [](auto& ours, const auto& body) {
 #pragma GCC unroll 12
@@ -253,30 +259,20 @@ inline void add_short_sums(std::int64_t n, ShortSums cut, const double* m, std::
 #pragma GCC unroll 2
             for (int v = 0; v < V; ++v) body(ours.of[s][v], s, v);
     };
-    high = {};
-    low = {};
-    const auto add = [&](auto& own) {
-        for_each(own, [&](Vector<double>& sum, int s, int v) {
-            TwiceSum<Vector<double>> total = {high.of[s][v], low.of[s][v]};
-            total.add(sum);
-            high.of[s][v] = total.high;
-            low.of[s][v] = total.low;
-        });
-    };
-    unsigned summed = 0;  // since the last addition to high + low: its bits say which levels are in use
+    unsigned summed = 0;  // since the last call of add: its bits say which levels are in use
     for (std::int64_t l = 0; l < n; l += cut.products) {
         const std::int64_t count = n - l < cut.products ? n - l : cut.products;
-        StripSums<S, V, double> own;
-        for_each(own, [](Vector<double>& sum, int, int) { sum = Vector<double>{}; });
-        add_strip<S, V, packed>(count, m + (packed ? l * S : l), step, x + l * V * lanes, own);
+        StripSums<S, V, T> own;
+        for_each(own, [](Vector<T>& sum, int, int) { sum = Vector<T>{}; });
+        add_strip<S, V, packed>(count, m + (packed ? l * S : l), step, x + l * V * Lanes<T>::count, own);
         int level = 0;
         for (; summed >> level & 1; ++level)
-            for_each(own, [&](Vector<double>& sum, int s, int v) { sum += levels[level].of[s][v]; });
+            for_each(own, [&](Vector<T>& sum, int s, int v) { sum += levels[level].of[s][v]; });
         if (level == cut.joins) {
             add(own);
             summed = 0;
         } else {
-            for_each(own, [&](Vector<double>& sum, int s, int v) { levels[level].of[s][v] = sum; });
+            for_each(own, [&](Vector<T>& sum, int s, int v) { levels[level].of[s][v] = sum; });
             ++summed;
         }
     }
@@ -284,24 +280,70 @@ inline void add_short_sums(std::int64_t n, ShortSums cut, const double* m, std::
         if (summed >> level & 1) add(levels[level]);
 }
 
-// R = B - A X for many columns, by short sums in registers. False if there is no memory.
-inline bool residual_by_short_sums(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
-                                   std::int64_t count, const double* x, const double* b, double* r,
-                                   ShortSums cut, int threads) {
+// The products of S rows of M with a strip, in twice the precision but for the roundings of short sums.
+template <int S, int V, class T> struct StripTotals {
+    static_assert(sizeof(T) == 8, "sums of single precision are joined in double");
+    static constexpr int width = V * Lanes<double>::count;
+    StripSums<S, V, double> high = {}, low = {};
+
+    void add(StripSums<S, V, double>& sums) {
+#pragma GCC unroll 12
+        for (int s = 0; s < S; ++s)
+#pragma GCC unroll 2
+            for (int v = 0; v < V; ++v) {
+                TwiceSum<Vector<double>> total = {high.of[s][v], low.of[s][v]};
+                total.add(sums.of[s][v]);
+                high.of[s][v] = total.high;
+                low.of[s][v] = total.low;
+            }
+    }
+    // Calls body(s, c, sum) for each.
+    template <class Body> void read(std::int64_t columns, const Body& body) const {
+        double highs[S][width], lows[S][width];
+        std::memcpy(highs, &high, sizeof high);
+        std::memcpy(lows, &low, sizeof low);
+        for (std::int64_t c = 0; c < columns; ++c)
+            for (int s = 0; s < S; ++s) body(s, c, TwiceSum<double>{highs[s][c], lows[s][c]});
+    }
+};
+
+// Short sums in single precision: double is as good as twice their precision.
+template <int S, int V> struct StripTotals<S, V, float> {
+    static constexpr int width = V * Lanes<float>::count;
+    double totals[S][width] = {};
+
+    void add(StripSums<S, V, float>& sums) {
+        float values[S][width];
+        std::memcpy(values, &sums, sizeof sums);
+        for (int s = 0; s < S; ++s)
+            for (int c = 0; c < width; ++c) totals[s][c] += static_cast<double>(values[s][c]);
+    }
+    template <class Body> void read(std::int64_t columns, const Body& body) const {
+        for (std::int64_t c = 0; c < columns; ++c)
+            for (int s = 0; s < S; ++s) body(s, c, TwiceSum<double>{totals[s][c], 0.0});
+    }
+};
+
+// R = B - A X for many columns, by short sums of products in T in registers. A is stored in S. False if there is no
+// memory.
+template <class T, class S>
+bool residual_by_short_sums(std::int64_t rows, std::int64_t columns, const S* a, bool transpose,
+                            std::int64_t count, const double* x, const double* b, double* r,
+                            ShortSums cut, int threads) {
     const std::int64_t m = transpose ? columns : rows, n = transpose ? rows : columns;  // of the product
     const std::int64_t row_step = transpose ? rows : 1, column_step = transpose ? 1 : rows;
-    const bool packs = !transpose || rows_collide<double>(rows);
+    const bool packs = sizeof(S) != sizeof(T) || !transpose || rows_collide<T>(rows);
     threads = strip_threads(m < n ? m : n, count, threads);
-    const Strips<double> strips(count, 1);
-    const std::int64_t together = rows_of_block<double>(n), own = packs ? together * n : 0;
-    const std::int64_t numbers = n * strips.total() + threads * own + 8;
-    void* memory = std::malloc(static_cast<std::size_t>(numbers) * sizeof(double));
+    const Strips<T> strips(count, 1);
+    const std::int64_t together = rows_of_block<T>(n), own = packs ? together * n : 0;
+    const std::int64_t numbers = n * strips.total() + threads * own + 64 / static_cast<std::int64_t>(sizeof(T));
+    void* memory = std::malloc(static_cast<std::size_t>(numbers) * sizeof(T));
     if (memory == nullptr) return false;
-    double* packed_x = reinterpret_cast<double*>(aligned(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(memory))));
-    double* rooms = packed_x + n * strips.total();
+    T* packed_x = reinterpret_cast<T*>(aligned(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(memory))));
+    T* rooms = packed_x + n * strips.total();
     Phase phases[2] = {};
     auto body = [&](int member) {
-        double* packed = rooms + member * own;
+        T* packed = rooms + member * own;
         share(phases[0], strips.count, [&](std::int64_t k) {
             const std::int64_t first = strips.first(k), width = strips.width(k);
             to_strip(n, strips.used(k), x + first * n, n, width, packed_x + n * first, width);
@@ -315,27 +357,24 @@ inline bool residual_by_short_sums(std::int64_t rows, std::int64_t columns, cons
                     i += size;
                 }
             for (std::int64_t k = 0; k < strips.count; ++k)
-                with_vectors<double>(strips.width(k), [&](auto vectors) {
+                with_vectors<T>(strips.width(k), [&](auto vectors) {
                     constexpr int V = decltype(vectors)::rows;
-                    constexpr int width = V * Lanes<double>::count;
-                    const double* strip = packed_x + n * strips.first(k);
+                    const T* strip = packed_x + n * strips.first(k);
                     for (std::int64_t i = begin; i < end;)
                         with_rows(rows_of_group(end - i), [&](auto group) {
-                            constexpr int S = decltype(group)::rows;
-                            StripSums<S, V, double> levels[3], high, low;
+                            constexpr int R = decltype(group)::rows;
+                            StripSums<R, V, T> levels[3];
+                            StripTotals<R, V, T> totals;
+                            const auto add = [&](StripSums<R, V, T>& sums) { totals.add(sums); };
                             if (packs)
-                                add_short_sums<S, V, true>(n, cut, packed + (i - begin) * n, 0, strip, levels, high, low);
-                            else
-                                add_short_sums<S, V, false>(n, cut, a + i * row_step, row_step, strip, levels, high, low);
-                            double highs[S][width], lows[S][width];
-                            std::memcpy(highs, &high, sizeof high);
-                            std::memcpy(lows, &low, sizeof low);
-                            for (std::int64_t c = 0; c < strips.used(k); ++c) {
-                                const std::int64_t at = i + (strips.first(k) + c) * m;
-                                for (int s = 0; s < S; ++s)
-                                    r[at + s] = subtracted_from(b[at + s], {highs[s][c], lows[s][c]});
-                            }
-                            i += S;
+                                for_short_sums<true>(n, cut, packed + (i - begin) * n, 0, strip, levels, add);
+                            else if constexpr (sizeof(S) == sizeof(T))
+                                for_short_sums<false>(n, cut, a + i * row_step, row_step, strip, levels, add);
+                            totals.read(strips.used(k), [&](int s, std::int64_t c, TwiceSum<double> sum) {
+                                const std::int64_t at = i + s + (strips.first(k) + c) * m;
+                                r[at] = subtracted_from(b[at], sum);
+                            });
+                            i += R;
                         });
                 });
         });
@@ -348,14 +387,23 @@ inline bool residual_by_short_sums(std::int64_t rows, std::int64_t columns, cons
 // Columns from which vectors across them gain time.
 constexpr std::int64_t least_strip = 6;
 
-inline void exact_residual(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
+template <class S>
+void exact_residual(std::int64_t rows, std::int64_t columns, const S* a, bool transpose,
                            std::int64_t count, const double* x, const double* b, double* r,
                            std::int64_t block, int threads) {
     if (block > 0 && count >= least_strip &&
-        residual_by_short_sums(rows, columns, a, transpose, count, x, b, r, ShortSums(block + 1), threads))
+        residual_by_short_sums<double>(rows, columns, a, transpose, count, x, b, r, ShortSums(block + 1), threads))
         return;
     if (block == 0) dense_residual<true>(rows, columns, a, transpose, count, x, b, r, block, threads);
     else dense_residual<false>(rows, columns, a, transpose, count, x, b, r, block, threads);
+}
+
+// The same for an A in single precision with X rounded to single precision: products and short sums are, too.
+inline bool short_residual_in_single(std::int64_t rows, std::int64_t columns, const float* a, bool transpose,
+                                     std::int64_t count, const double* x, const double* b, double* r,
+                                     std::int64_t block, int threads) {
+    return count >= least_strip && residual_by_short_sums<float>(rows, columns, a, transpose, count, x, b, r,
+                                                                 ShortSums(block + 1), threads);
 }
 
 inline Vector<double> magnitude(Vector<double> x) {

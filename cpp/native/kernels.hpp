@@ -150,10 +150,19 @@ constexpr std::int64_t least_block = 4;
 // how, and what a `block` other than 0 does. X, B and R have `count` columns. One table per level, as
 // above.
 struct ExactKernels {
-    // A is rows x columns; with `transpose`, R = B - A' X.
+    // A is rows x columns; with `transpose`, R = B - A' X. And the same for an A that is stored in single precision.
     void (*residual)(std::int64_t rows, std::int64_t columns, const double* a, bool transpose,
                      std::int64_t count, const double* x, const double* b, double* r,
                      std::int64_t block, int threads);
+    void (*residual_of_single)(std::int64_t rows, std::int64_t columns, const float* a, bool transpose,
+                               std::int64_t count, const double* x, const double* b, double* r,
+                               std::int64_t block, int threads);
+
+    // The same at the rate of products in single precision, for X rounded to it: `block` + 1 roundings in single
+    // precision, the others in double. False if there are too few columns for that, or no memory.
+    bool (*short_residual_in_single)(std::int64_t rows, std::int64_t columns, const float* a, bool transpose,
+                                     std::int64_t count, const double* x, const double* b, double* r,
+                                     std::int64_t block, int threads);
 
     // A in compressed rows, with indices of 32 or of 64 bits. False if one of them, or of the starts
     // before starts[rows], is out of range: R is of no use then.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "common/parallel.hpp"
@@ -23,6 +24,29 @@ template <class Body> void for_columns(std::int64_t n, std::int64_t columns, int
     split_range(columns, 8, n * columns < few ? 1 : threads, run, const_cast<Body*>(&body));
 }
 
+// A dense matrix, which is stored in double or single precision.
+struct StoredMatrix {
+    const double* doubles = nullptr;
+    const float* singles = nullptr;
+
+    StoredMatrix(const double* numbers) : doubles(numbers) {}
+    StoredMatrix(const float* numbers) : singles(numbers) {}
+    StoredMatrix(std::nullptr_t) {}
+
+    // With `shorts`, by short sums in single precision if these are for it; returns whether they were.
+    bool residual(std::int64_t rows, std::int64_t columns, bool transpose, std::int64_t count, const double* x,
+                  const double* b, double* r, std::int64_t block, std::int64_t shorts, int threads) const {
+        const ExactKernels& kernels = exact_kernels();
+        if (singles != nullptr && shorts > 0 &&
+            kernels.short_residual_in_single(rows, columns, singles, transpose, count, x, b, r, shorts, threads))
+            return true;
+        if (singles != nullptr)
+            kernels.residual_of_single(rows, columns, singles, transpose, count, x, b, r, block, threads);
+        else kernels.residual(rows, columns, doubles, transpose, count, x, b, r, block, threads);
+        return false;
+    }
+};
+
 // What is refined, and by which factors; see native_refine and supernodal_refine.
 template <class T> struct Refinement {
     std::int64_t n;  // equations
@@ -30,10 +54,14 @@ template <class T> struct Refinement {
     const T* packed;
     bool cholesky, transpose;
     const std::int32_t *rows, *places;
-    const double* a;
+    StoredMatrix a;
     bool a_transpose;
     double norm, target;
     std::int64_t block;
+    // Of short sums in single precision, which the first residual takes if `shorts` is not 0, and what they may add to
+    // a backward error. Columns that are in doubt then have another residual.
+    std::int64_t shorts;
+    double error_of_shorts;
     int most_steps, threads, pass_threads;
     std::function<void(std::int64_t count, T* y)> solve_by = {};  // of a sparse matrix, as `residual_by`
     std::function<bool(std::int64_t count, const double* x, const double* b, double* r)> residual_by = {};
@@ -96,11 +124,14 @@ template <class T> struct Refinement {
         return true;
     }
 
-    void residual(std::int64_t count, const double* x, const double* b, double* r, double* r_norms) const {
+    // Returns whether it is by short sums in single precision, which it may be with `may_be_short`.
+    bool residual(std::int64_t count, const double* x, const double* b, double* r, double* r_norms,
+                  bool may_be_short) const {
+        bool is_short = false;
         const std::int64_t size = numbers() * count;
         if (residual_by) {
             if (!residual_by(count, x, b, r)) throw std::invalid_argument("an index of A is out of range");
-        } else if (parts == 1) exact_kernels().residual(n, n, a, a_transpose, count, x, b, r, block, pass_threads);
+        } else if (parts == 1) is_short = a.residual(n, n, a_transpose, count, x, b, r, block, may_be_short ? shorts : 0, pass_threads);
         else {  // the real and imaginary parts of a residual are those of two real ones (docs/accuracy.md)
             const Workspace memory(4 * size * static_cast<std::int64_t>(sizeof(double)));
             double *turned = static_cast<double*>(memory.get()), *given = turned + 2 * size, *left = given + size;
@@ -109,13 +140,15 @@ template <class T> struct Refinement {
                 turn_pairs(n, x + j * numbers(), pairs, pairs + numbers());
                 gather_pairs(n, nullptr, 1, b + j * numbers(), own, own + n);
             });
-            exact_kernels().residual(numbers(), n, a, true, 2 * count, turned, given, left, block, pass_threads);
+            is_short = a.residual(numbers(), n, true, 2 * count, turned, given, left, block, may_be_short ? shorts : 0,
+                                  pass_threads);
             for_columns(numbers(), count, pass_threads, [&](std::int64_t j) {
                 const double* own = left + j * numbers();
                 scatter_pairs(n, nullptr, 1, own, own + n, r + j * numbers());
             });
         }
         for_columns(numbers(), count, pass_threads, [&](std::int64_t j) { r_norms[j] = norm_of(r + j * numbers()); });
+        return is_short;
     }
 
     // Columns whose backward error is above the target are corrected until it is not; false if one will not be: the
@@ -131,14 +164,14 @@ template <class T> struct Refinement {
         for (const double norm_b : b_norms)
             if (!(norm_b == 0 || (norm_b >= least && norm_b <= most))) return false;
         if (!correct_columns(count, b, b_norms.data(), true, x, z_norms.data(), x_norms.data())) return false;
-        residual(count, x, b, r, r_norms.data());
+        bool in_doubt = residual(count, x, b, r, r_norms.data(), true);  // by short sums
         std::vector<std::int64_t> active;
         const auto judge = [&](std::size_t j) {
-            errors[j] = backward_error(r_norms[j], norm, x_norms[j], b_norms[j]);
+            errors[j] = backward_error(r_norms[j], norm, x_norms[j], b_norms[j]) + (in_doubt ? error_of_shorts : 0);
             if (!(errors[j] <= target)) active.push_back(static_cast<std::int64_t>(j));
         };
         for (std::size_t j = 0; j < all; ++j) judge(j);
-        for (int step = 0; !active.empty(); ++step) {
+        for (int step = in_doubt ? -1 : 0; !active.empty(); ++step) {
             if (step == most_steps) return false;
             const std::int64_t left = static_cast<std::int64_t>(active.size());
             const bool every = left == count;
@@ -159,9 +192,11 @@ template <class T> struct Refinement {
             }
             double worst = 0, corrected = 0;
             for (const std::int64_t j : active) worst = errors[j] > worst ? errors[j] : worst;
-            if (!correct_columns(left, r_part, norms_r.data(), false, x_part, norms_z.data(), norms_x.data()))
+            if (!in_doubt &&
+                !correct_columns(left, r_part, norms_r.data(), false, x_part, norms_z.data(), norms_x.data()))
                 return false;
-            residual(left, x_part, b_part, r_part, norms_r.data());
+            const bool is_corrected = !std::exchange(in_doubt, false);
+            residual(left, x_part, b_part, r_part, norms_r.data(), false);
             const std::vector<std::int64_t> before = active;
             active.clear();
             for (std::size_t k = 0; k < before.size(); ++k) {
@@ -172,6 +207,10 @@ template <class T> struct Refinement {
                     std::memcpy(r + j * size, r_part + static_cast<std::int64_t>(k) * size, bytes);
                 }
                 r_norms[at] = norms_r[k];
+                if (!is_corrected) {
+                    judge(at);
+                    continue;
+                }
                 x_norms[at] = norms_x[k];
                 judge(at);
                 const double now = norms_z[k] / (norms_x[k] > 0x1p-1022 ? norms_x[k] : 0x1p-1022);
@@ -180,6 +219,7 @@ template <class T> struct Refinement {
                 if (!(errors[at] <= target) && !(now <= 0.5 * relative[at])) return false;
                 relative[at] = now;
             }
+            if (!is_corrected) continue;
             history.push_back(worst);
             history.push_back(corrected);
         }

@@ -75,29 +75,30 @@ inline void add_complex_strip(std::int64_t count, const T* m, std::int64_t step,
 }
 
 // Copies S rows of `count` columns of M into the packed order; entry (s, l) is at m[s * row_step + l * column_step].
-// Of complex numbers (parts = 2) the imaginary parts are so many numbers behind the real ones.
-template <int parts = 1, class T>
-inline void pack_rows(std::int64_t rows, std::int64_t count, const T* m, std::int64_t row_step,
+// Of complex numbers (parts = 2) the imaginary parts are so many numbers behind the real ones. M may be stored in a
+// narrower type.
+template <int parts = 1, class S, class T>
+inline void pack_rows(std::int64_t rows, std::int64_t count, const S* m, std::int64_t row_step,
                       std::int64_t column_step, T* packed, std::int64_t imaginary = 0) {
     for (std::int64_t l = 0; l < count; ++l)
         for (int part = 0; part < parts; ++part, packed += rows) {
-            const T* column = m + l * column_step + part * imaginary;
-            if (row_step == 1 && rows == strip_rows) __builtin_memcpy(packed, column, strip_rows * sizeof(T));
+            const S* column = m + l * column_step + part * imaginary;
+            if (sizeof(S) == sizeof(T) && row_step == 1 && rows == strip_rows) __builtin_memcpy(packed, column, strip_rows * sizeof(T));
             else
-                for (std::int64_t s = 0; s < rows; ++s) packed[s] = column[s * row_step];
+                for (std::int64_t s = 0; s < rows; ++s) packed[s] = static_cast<T>(column[s * row_step]);
         }
 }
 
 // Columns of a block (n rows, `step` apart) to a strip, whose rows are `row` numbers apart; those of the `width` columns
-// that do not exist become zero. And back.
-template <class T>
-inline void to_strip(std::int64_t n, std::int64_t columns, const T* b, std::int64_t step, std::int64_t width, T* strip,
+// that do not exist become zero. And back. Numbers of the block may be rounded to those of the strip.
+template <class S, class T>
+inline void to_strip(std::int64_t n, std::int64_t columns, const S* b, std::int64_t step, std::int64_t width, T* strip,
                      std::int64_t row) {
     constexpr std::int64_t part = 64;  // rows, so that the strip's lines stay in the first cache
     for (std::int64_t begin = 0; begin < n; begin += part) {
         const std::int64_t end = n - begin < part ? n : begin + part;
         for (std::int64_t c = 0; c < width; ++c)
-            for (std::int64_t i = begin; i < end; ++i) strip[i * row + c] = c < columns ? b[i + c * step] : T(0);
+            for (std::int64_t i = begin; i < end; ++i) strip[i * row + c] = c < columns ? static_cast<T>(b[i + c * step]) : T(0);
     }
 }
 

@@ -181,6 +181,11 @@ class ActionSpace:
         if len({fmt.name for fmt in self.formats}) != len(self.formats):
             raise ValueError("two formats of the space share a name; rename one")
 
+    def __repr__(self) -> str:
+        first, last = self.names[0], self.names[-1]
+        listed = first if len(self) == 1 else f"{first} ... {last}"
+        return f"ActionSpace({len(self)} for {', '.join(self.stages)}: {listed})"
+
     def __len__(self) -> int:
         return len(self.actions)
 

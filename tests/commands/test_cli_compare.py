@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from command_line import fail, succeed
+from command_line import fail, roundwise, succeed
 
 import roundwise as rw
+from roundwise.commands import compare as comparing
 
 GATE = np.sqrt(30) * rw.FP64.unit_roundoff
 
@@ -86,3 +87,25 @@ def test_python_m_roundwise_is_the_command():
     assert "numpy.linalg.solve" in ran.stdout
     ran = subprocess.run(command[:3], capture_output=True, text=True, check=True)
     assert "Usage: roundwise" in ran.stdout
+
+
+def test_rows_are_printed_when_they_are_made_and_kept_on_ctrl_c(monkeypatch):
+    made = []
+    compare = comparing.compared
+
+    def interrupted(*args):
+        if made:
+            raise KeyboardInterrupt
+        made.append(compare(*args))
+        return made[0]
+
+    monkeypatch.setattr(comparing, "compared", interrupted)
+    sizes = ("--sizes", 5, "--sizes", 6, "--seconds", 0.01)
+    result = roundwise("compare", *sizes)
+    assert result.exit_code == 130
+    assert "1 comparisons are finished" in result.stderr
+    assert "Gaussian" in result.stdout
+    assert len(json.loads(roundwise("compare", *sizes, "--json").stdout or "{}")) == 0  # none made
+    made.clear()
+    result = roundwise("compare", *sizes, "--json")
+    assert [row["n"] for row in json.loads(result.stdout)["comparisons"]] == [5]

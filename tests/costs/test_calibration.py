@@ -11,7 +11,16 @@ from click.testing import CliRunner
 import roundwise as rw
 from roundwise.backends import NativeBackend, native_formats
 from roundwise.cli import main
-from roundwise.costs import ProfileError, calibrate, load_profile, rates, save_profile
+from roundwise.commands.calibrate import relative
+from roundwise.costs import (
+    MachineProfile,
+    ProfileError,
+    Rate,
+    calibrate,
+    load_profile,
+    rates,
+    save_profile,
+)
 from roundwise.costs import calibration as measuring
 from roundwise.costs.rates import cache_folder, profile_path
 from roundwise.costs.sparse_calibration import SYSTEMS
@@ -208,7 +217,7 @@ def test_the_command_stores_a_profile(monkeypatch):
     text = invoke(monkeypatch)
     assert str(profile_path(Machine.this())) in text
     assert "n = 4" in text
-    assert re.search(r"^superlu/colamd +times the generic price: fp32 .*, fp64 ", text, re.M)
+    assert re.search(r"^superlu/colamd +fp32 .*, fp64 .*(slower|faster|as fast)$", text, re.M)
     assert set(load_profile().rates) == {fmt.name for fmt in native_formats()}
     info = CliRunner().invoke(main, ["info"], prog_name="roundwise").stdout
     assert f"profile     {profile_path(Machine.this())}" in info
@@ -223,6 +232,72 @@ def test_the_command_for_programs(monkeypatch, tmp_path):
     assert not profile_path(Machine.this()).exists()
     info = CliRunner().invoke(main, ["info"], prog_name="roundwise").stdout
     assert "profile     none: this machine has not been measured" in info
+
+
+def profile_of(**seconds):
+    """A profile with these times of LU, in ms, at n = 500 and 1000."""
+    sizes = {
+        n: {fmt: Rate(2 / 3 * n**3 / (1e-3 * ms[i])) for fmt, ms in seconds.items()}
+        for i, n in enumerate((500, 1000))
+    }
+    return MachineProfile("toy", sizes[1000], sizes=sizes)
+
+
+def test_what_cannot_be_is_noticed():
+    assert rates.impossible(profile_of(fp32=(1, 5), fp64=(2, 9))) == ""
+    slow = rates.impossible(profile_of(fp32=(1, 10), fp64=(2, 9)))
+    assert slow == "FP32 is slower than FP64 at n = 1000"
+    falling = rates.impossible(profile_of(bf16=(4, 3), fp64=(2, 9)))
+    assert falling == "BF16 is faster at n = 1000 than at n = 500"
+
+
+def test_a_stored_profile_that_cannot_be_is_refused(monkeypatch):
+    path = save_profile(calibration())
+    saved = json.loads(path.read_text())
+    saved["profile"] = profile_of(fp32=(9, 99), fp64=(2, 9)).to_dict()
+    path.write_text(json.dumps(saved))
+    assert "damaged (FP32 is slower than FP64 at n = 500, which cannot be)" in complaint()
+
+
+def test_times_that_cannot_be_are_measured_again_and_then_refused(monkeypatch, cache):
+    monkeypatch.setattr("roundwise.commands.calibrate.impossible", lambda profile: next(verdicts))
+    verdicts = iter(["FP32 is slower than FP64 at n = 500", ""])
+    invoke(monkeypatch)  # the second measurement is kept
+    (path,) = cache.iterdir()
+    kept = path.read_bytes()
+    verdicts = iter(["FP32 is slower than FP64 at n = 500"] * 2)
+    result = CliRunner().invoke(main, ["calibrate", "--quick"], prog_name="roundwise")
+    assert result.exit_code == 1
+    assert "which cannot be" in result.stderr
+    assert "Nothing is stored" in result.stderr
+    assert path.read_bytes() == kept
+
+
+def test_show_and_reset(cache):
+    def told(*arguments):
+        return CliRunner().invoke(main, ["calibrate", *arguments], prog_name="roundwise")
+
+    assert "this machine has not been measured" in told("--show").stderr
+    assert "nothing was stored" in told("--reset").stdout
+    mine = save_profile(calibration())
+    other_threads = save_profile(calibration(threads=77, blas_threads=77))
+    foreign = save_profile(calibration(cpu="Z80"))
+    shown = told("--show").stdout
+    assert f"profile: {mine}" in shown
+    assert "n = 10" in shown
+    assert json.loads(told("--show", "--json").stdout)["path"] == str(mine)
+    removed = told("--reset").stdout
+    assert str(mine) in removed
+    assert str(other_threads) in removed
+    assert list(cache.iterdir()) == [foreign]
+    assert told("--show", "--reset").exit_code == 2
+    assert told("--show", "--quick").exit_code == 2
+
+
+def test_how_times_compare_in_words():
+    assert relative(3.02) == "3.0 times slower"
+    assert relative(0.5) == "2.0 times faster"
+    assert relative(1.01) == "as fast"
 
 
 def test_kernels_are_those_of_the_backend(monkeypatch):

@@ -454,9 +454,9 @@ def test_rank_puts_untried_actions_last_and_knows_no_cost_of_them(make):
     unknown = policy.rank(state)
     assert unknown.first == SPACE.safe
     assert np.isnan(unknown.costs).all()
-    assert "Nothing is known" in unknown.reason
+    assert "No similar systems" in unknown.reason
     assert policy.rank(state, [3, 0]).first == 3  # the last stages have more bits
-    assert "nearest to the safe" in policy.rank(state, [3, 0]).reason
+    assert "the safest action that is allowed" in policy.rank(state, [3, 0]).reason
     for action, reward in [(5, -50.0), (2, -40.0)]:
         for context in policy.encode(contexts(20)):
             policy.update(context, action, reward)

@@ -6,10 +6,10 @@ import warnings
 import numpy as np
 import pytest
 import rational
+from express_calls import express
 from test_express import ORDERS, TYPES, drawn
 
 import roundwise as rw
-from roundwise.solver.express import express
 
 FORMATS = ("fp64", "fp32")
 
@@ -58,7 +58,7 @@ def test_fp32_factors_pass_the_same_gate(dtype, n):
 def test_fp32_factors_that_may_have_lost_a_pivot_are_left_to_the_general_path():
     A = rw.problems.randsvd(20, 1e12, 3, rng=0).A
     b = A @ np.ones(20)
-    assert express(A, b, None, None, "fp32") is None
+    assert express(A, b, factor="fp32") is None
     found = rw.solve(A, b, policy="fp32", full_output=True)
     assert found.backward_error <= found.tolerance
     assert "You asked for fp32" in found.explain()
@@ -169,3 +169,69 @@ def test_factors_of_a_stack_report_bad_matrices_and_go_on_with_others():
     A[1] = 0
     with pytest.raises(rw.SolveFailed, match=r"system \(1,\) of the stack: A is singular"):
         F.refactor(A).solve(np.ones(3))
+
+
+def exact_errors(A, x, b):
+    """Backward errors of columns, in longdouble: products of single precision are exact there."""
+    wide = np.clongdouble if A.dtype.kind == "c" else np.longdouble
+    W, X, B = (np.asarray(M).astype(wide) for M in (A, x, b))
+    sizes = abs(W).sum(axis=1).max() * abs(X).max(axis=0) + abs(B).max(axis=0)
+    return abs(B - W @ X).max(axis=0) / sizes
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize("trans", ["N", "T", "H"])
+@pytest.mark.parametrize("columns", [1, 9, 40])
+def test_single_precision_is_factorized_and_judged_in_single_precision(dtype, trans, columns):
+    """Numbers of one sign round to one side: the bound must hold for sums of these, too."""
+    rng, n = np.random.default_rng(5), 417
+    A = abs(rng.standard_normal((n, n)))
+    A = (A * (1 + 1j) if dtype == np.complex64 else A) + 3 * np.sqrt(n) * np.eye(n)
+    A = A.astype(dtype)
+    X = np.ones((n, columns)) + 0.01 * rng.standard_normal((n, columns))
+    meant = across(A, trans)
+    B = (meant.astype(np.result_type(dtype, np.float64)) @ X).astype(dtype)
+    F = rw.factor(A)
+    assert F.format == "lu fp32"
+    found = F.solve(B, trans, full_output=True)
+    assert found.x.dtype == dtype
+    assert np.array_equal(found.x, F.solve(B, trans))
+    assert exact_errors(meant, found.x, B).max() <= found.backward_error <= found.tolerance
+    assert np.allclose(found.x, X, rtol=1e-2)
+
+
+def test_short_sums_that_say_too_little_are_followed_by_others():
+    """With so small a tolerance no column passes by short sums alone."""
+    rng, n = np.random.default_rng(6), 300
+    A = (rng.standard_normal((n, n)) + n * np.eye(n)).astype(np.float32)
+    B = rng.standard_normal((n, 8)).astype(np.float32)
+    tolerance = 3 * 2.0**-24
+    found = rw.factor(A, tol=tolerance).solve(B, full_output=True)
+    assert found.action.startswith("lu:fp32") or found.action.startswith("lu:fp64")
+    assert exact_errors(A, found.x, B).max() <= found.backward_error <= tolerance
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_factors_in_single_precision_do_not_hide_that_a_matrix_is_singular(dtype):
+    rng, n = np.random.default_rng(7), 300
+    A = drawn(rng, (n, n), dtype)
+    A[-1] = A[:4].sum(axis=0)  # rounded: the last pivot is lost in FP32
+    A[:, 0] = 0
+    A[0] = A[1]
+    with pytest.raises(rw.SolveFailed, match="singular"):
+        rw.factor(A).solve(np.ones(n, dtype))
+    nearly = drawn(rng, (n, n), dtype)
+    nearly[0] = nearly[1] * (1 + 2.0**-20)
+    nearly[0, 0] += 1e-3
+    F = rw.factor(nearly)
+    b = drawn(rng, n, dtype)
+    assert exact_errors(nearly, F.solve(b)[:, None], b[:, None]).max() <= np.sqrt(n) * 2.0**-24
+
+
+def test_double_columns_of_a_single_matrix_are_answered_in_double():
+    rng, n = np.random.default_rng(8), 300
+    A = (rng.standard_normal((n, n)) + np.sqrt(n) * np.eye(n)).astype(np.float32)
+    b = rng.standard_normal((n, 7))
+    x = rw.factor(A).solve(b)
+    assert x.dtype == np.float64
+    assert exact_errors(A, x, b).max() <= np.sqrt(n) * 2.0**-53

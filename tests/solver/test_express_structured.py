@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
+from express_calls import express
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,9 +23,10 @@ from roundwise.backends.native.structured import (
     triangular_orders,
 )
 from roundwise.machine.threads import get_simd_level, set_simd_level, simd_levels
-from roundwise.solver.express import EXPRESS_TYPES, ExpressAnswer, express
+from roundwise.solver.express import EXPRESS_TYPES, ExpressAnswer
 from roundwise.solver.express_factors import dense_factors
 from roundwise.solver.express_structured import TOLD, UNKNOWN
+from roundwise.solver.prepare import Wanted
 
 pytestmark = pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
 
@@ -109,7 +111,7 @@ def test_answers_pass_the_gate_exactly(kind, dtype, n):
             k = [None, 1, 3, 9, 20][int(rng.integers(5))] if n < 40 else None
             b = columns(n, k, b_type, place)
             kept = given_A.copy(), b.copy()
-            found = express(given_A, b, None, structure=UNKNOWN)
+            found = express(given_A, b, zeros=UNKNOWN)
             assert holds(A, found, b)
             assert found.x.shape == b.shape
             assert found.x.dtype == np.result_type(dtype, b_type)
@@ -124,7 +126,7 @@ def test_sums_of_blocks_pass_too(dtype, k):
     for kind in KINDS:
         A, b = KINDS[kind](drawn(n, dtype)), columns(n, k, dtype)
         for order in ("C", "F"):
-            found = express(ORDERS[order](A), b, None, structure=UNKNOWN)
+            found = express(ORDERS[order](A), b, zeros=UNKNOWN)
             assert found.method in ("banded", "triangular")
             wide = np.clongdouble
             r = abs(b - (A.astype(wide) @ found.x.astype(wide))).max(axis=0)
@@ -143,8 +145,8 @@ def test_every_instruction_set(level):
         for dtype in EXPRESS_TYPES:
             for kind in KINDS:
                 A, b = KINDS[kind](drawn(29, dtype)), columns(29, 3, dtype)
-                assert holds(A, express(A, b, None, structure=UNKNOWN), b)
-                single = express(np.asfortranarray(A), b[:, 0].copy(), None, structure=UNKNOWN)
+                assert holds(A, express(A, b, zeros=UNKNOWN), b)
+                single = express(np.asfortranarray(A), b[:, 0].copy(), zeros=UNKNOWN)
                 assert holds(A, single, b[:, 0])
     finally:
         set_simd_level(before)
@@ -200,7 +202,7 @@ def test_singular_matrices_are_said_to_be_so(name, dtype):
 @pytest.mark.parametrize("trans", ["N", "T", "H", 0, 1, 2])
 def test_factors_solve_with_the_transposes(kind, dtype, trans):
     A, b = KINDS[kind](drawn(37, dtype)), columns(37, 4, dtype)
-    factors = dense_factors(A, None, 0, structure=UNKNOWN)
+    factors = dense_factors(A, Wanted(zeros=UNKNOWN, small=0, most=0))
     assert factors.method in ("banded", "triangular")
     meant = {"T": A.T, 1: A.T, "H": A.conj().T, 2: A.conj().T}.get(trans, A)
     assert holds(meant, factors.solve(b, trans), b)
@@ -220,12 +222,14 @@ def test_permuted_triangles(dtype, order):
     rows, places = triangular_orders(A)
     assert np.array_equal(A[rows][:, places], np.tril(A[rows][:, places]))
     A, b = ORDERS[order](A), columns(n, 3, dtype)
-    found = express(A, b, None, structure=UNKNOWN)
+    found = express(A, b, zeros=UNKNOWN)
     assert found.method == "triangular"
     assert holds(A, found, b)
     F = rw.factor(A)
     for trans, meant in (("N", A), ("T", A.T), ("H", A.conj().T)):
-        assert holds(meant, dense_factors(A, None, 0, structure=UNKNOWN).solve(b, trans), b)
+        assert holds(
+            meant, dense_factors(A, Wanted(zeros=UNKNOWN, small=0, most=0)).solve(b, trans), b
+        )
         assert np.array_equal(F.solve(b, trans, full_output=True).x, F.solve(b, trans))
     told = rw.solve(A, b, full_output=True)
     assert np.array_equal(told.x, rw.solve(A, b))
@@ -258,7 +262,7 @@ def test_the_look_agrees_with_scipy(data):
 def test_full_matrices_have_no_structure():
     for n in (30, 200):
         assert look_at(drawn(n, np.float64)).kind == NONE
-        assert express(drawn(n, np.complex128), np.ones(n), None, structure=UNKNOWN).method == "lu"
+        assert express(drawn(n, np.complex128), np.ones(n), zeros=UNKNOWN).method == "lu"
     holes = drawn(200, np.float64) * (np.random.default_rng(3).random((200, 200)) < 0.5)
     assert triangular_orders(holes) is None
     assert triangular_orders(np.zeros((64, 64))) is None
@@ -316,7 +320,7 @@ def test_integers_other_bytes_and_read_only_arrays():
 def test_a_band_as_wide_as_the_matrix_is_solved_as_any_other():
     A, b = drawn(40, np.float64), columns(40, 2, np.float64)
     assert rw.solve(A, b, assume_a="banded", full_output=True).action.startswith("lu:")
-    found = express(A, b, None, structure=Found(BAND, 39, 39))
+    found = express(A, b, zeros=Found(BAND, 39, 39))
     assert holds(A, found, b)
 
 
@@ -324,7 +328,7 @@ def test_growth_of_pivots_is_corrected_or_refused():
     n = 60  # every pivot is interchanged
     A = np.diag(np.full(n, 1e-14)) + np.diag(np.ones(n - 1), 1) + np.diag(np.ones(n - 1), -1)
     b = columns(n, 2, np.float64)
-    assert holds(A, express(A, b, None, structure=UNKNOWN), b)
+    assert holds(A, express(A, b, zeros=UNKNOWN), b)
 
 
 def test_solver_and_stacks():

@@ -1,5 +1,6 @@
 """Whatever NumPy's users pass: odd types, subclasses, frames, arrays of other packages."""
 
+import re
 import sys
 import types
 import warnings
@@ -298,3 +299,48 @@ def test_only_documented_exceptions(data):
             return
     assert x.dtype in (np.float32, np.float64)
     assert np.isfinite(x).all()
+
+
+class Refused:
+    """An object of another library that NumPy cannot convert."""
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("no")
+
+
+class DynamicJaxprTracer(Refused):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        (Refused(dtype="torch.bfloat16"), "pass b.float()"),
+        (Refused(layout="torch.sparse_coo"), "scipy.sparse.csr_array((S.values(), "),
+        (DynamicJaxprTracer(dtype="float32"), "call it outside of them"),
+        (Refused(), "convert it to a NumPy array"),
+    ],
+)
+def test_what_numpy_cannot_read_is_refused_with_a_remedy(given, remedy):
+    with pytest.raises(TypeError, match=re.escape(remedy)):
+        rw.solve(np.eye(3), given)
+
+
+def test_a_vector_for_each_system_of_a_stack():
+    A, b = np.eye(2) * np.arange(1.0, 4.0)[:, None, None], np.ones((3, 2))
+    with pytest.raises(ValueError, match=re.escape("pass b[..., None]")):
+        rw.solve(A, b)
+    x = rw.solve(A, b[..., None])[..., 0]
+    assert np.array_equal(x, b / np.arange(1.0, 4.0)[:, None])
+
+
+def test_answers_are_arrays_to_numpy():
+    A, b = np.array([[4.0, 1.0], [1.0, 3.0]]), np.array([1.0, 2.0])
+    for made, system in ((rw.solve, (A, b)), (rw.lstsq, (A, b)), (rw.solve, (A[None], b))):
+        solution = made(*system, full_output=True)
+        assert np.asarray(solution) is solution.x
+        assert np.array(solution, dtype=np.float32).dtype == np.float32
+        assert np.linalg.norm(A @ np.ravel(solution) - b) < 1e-15

@@ -14,7 +14,7 @@ from roundwise.problems import convection_diffusion_2d, poisson_2d
 from roundwise.problems.pde import laplace_3d
 from roundwise.solver import express_sparse as express_module
 from roundwise.solver import front_door
-from roundwise.solver.express import ExpressAnswer
+from roundwise.solver.prepare import Wanted
 
 U = 2.0**-53
 RNG = np.random.default_rng(2)
@@ -29,19 +29,12 @@ def at_once(monkeypatch):
     tried = []
 
     def noted(*args, **options):
-        found, factors = attempt(*args, **options)
+        found = attempt(*args, **options)
         tried.append(getattr(found, "x", found))
-        return found, factors
-
-    def noted_tiny(*args):
-        found = attempt_tiny(*args)
-        if isinstance(found, ExpressAnswer):
-            tried.append(found.x)
         return found
 
-    attempt, attempt_tiny = front_door.express_sparse, front_door.tiny_sparse
-    monkeypatch.setattr(front_door, "express_sparse", noted)
-    monkeypatch.setattr(front_door, "tiny_sparse", noted_tiny)
+    attempt = front_door.attempt_sparse
+    monkeypatch.setattr(front_door, "attempt_sparse", noted)
     return tried
 
 
@@ -205,12 +198,8 @@ def test_what_is_not_square_or_too_large_is_not_made_dense(monkeypatch):
     wide = sparse.csr_array((np.ones(3), ([0, 1, 2], [0, 1, 2])), shape=(3, 10**9))
     with pytest.raises(np.linalg.LinAlgError, match="square"):
         rw.solve(wide, np.ones(3))
-    assert (
-        express_module.express_sparse(poisson_2d(40).A, np.ones(1600), express_module.Wanted(), 90)[
-            0
-        ]
-        is not None
-    )
+    asked = Wanted(small=0, most=90)
+    assert express_module.attempt_sparse(poisson_2d(40).A, np.ones(1600), asked) is not None
 
 
 def weak(n, rng):

@@ -235,13 +235,14 @@ def test_tolerance_decides():
 
 
 def test_cholesky_where_it_is_worth_a_try(monkeypatch):
-    S = spd(N, 100)
-    monkeypatch.setattr(probe, "cholesky_from", lambda: N + 1)
+    n = 80  # smaller systems are solved without a question
+    S, b = spd(n, 100), np.random.default_rng(0).standard_normal(n)
+    monkeypatch.setattr(probe, "cholesky_from", lambda: n + 1)
     assert rw.factor(S).format == "lu fp64"
     assert rw.factor(S, assume_a="pos").format == "lu fp64"  # by one call, as `solve`
     monkeypatch.setattr(NeighbourPolicy, "express_below", 0)
     assert rw.factor(S, assume_a="pos").format == "cholesky fp64"
-    monkeypatch.setattr(probe, "cholesky_from", lambda: N)
+    monkeypatch.setattr(probe, "cholesky_from", lambda: n)
     for assume_a in (None, "pos", "gen"):
         for policy in POLICIES:
             for form in (np.asarray, np.asfortranarray):

@@ -7,12 +7,14 @@ import io
 import itertools
 import json
 import os
+import re
 import shutil
 import zipfile
 from typing import ClassVar
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import roundwise as rw
 from roundwise.actions import list_space, monotone_space
@@ -21,7 +23,9 @@ from roundwise.discretizer import FeatureDiscretizer
 from roundwise.outcomes import OutcomeTable
 from roundwise.policies import FixedAction, LinearUCB, Oracle, Policy, RegressionPolicy, TabularQ
 from roundwise.problems import LinearSystem, randsvd
+from roundwise.problems.given import as_problem
 from roundwise.rewards import PAPER_W1, PAPER_W2, CostReward, ProblemFacts, Reward, StrictTarget
+from roundwise.solver import default_policy
 from roundwise.tuning import PAPER_CONTEXT, Context, Tuner, TunerFileError, train
 from roundwise.tuning.files import read_tuner, write_tuner
 
@@ -501,3 +505,35 @@ def test_an_algorithm_of_your_own_is_passed_to_load(fitted, tmp_path):
     assert Tuner.load(tmp_path / "p.json", rw.GmresIR.paper()).algorithm == rw.GmresIR.paper()
     with pytest.raises(TunerFileError, match="trained for other settings"):
         Tuner.load(tmp_path / "p.json", rw.GmresIR.paper(1e-8))
+
+
+def test_fit_takes_pairs_and_plain_matrices():
+    rng = np.random.default_rng(0)
+    matrices = [rng.standard_normal((n, n)) for n in (6, 7)]
+    pairs = [(A, A @ np.ones(len(A))) for A in matrices]
+    tuner = rw.Tuner(rw.VerifiedSolve(), ["fp32", "fp64"]).fit(pairs)
+    assert len(tuner.contexts_) == 2
+    assert tuner.predict(pairs[0]) == tuner.predict(rw.LinearSystem(*pairs[0]))
+    whole = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=2)
+    whole.fit([*matrices, sp.csr_array(matrices[0])])  # the paper's reward needs x_true
+    assert whole.rewards_.shape == (3, 5)
+    with pytest.raises(TypeError, match=re.escape("fit([(A1, b1), (A2, b2)])")):
+        whole.fit(pairs[0])  # a pair that should have stood in a list
+
+
+def test_pairs_of_least_squares():
+    problem = as_problem((np.ones((3, 1)), np.arange(3.0)), rw.LsIR.problem_type)
+    assert isinstance(problem, rw.problems.LeastSquares)
+
+
+def test_reprs_are_short():
+    tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=2)
+    assert repr(tuner) == "Tuner(GmresIR, TabularQ, PaperReward, not fitted)"
+    tuner.fit([np.eye(4)])
+    assert repr(tuner) == "Tuner(GmresIR, TabularQ, PaperReward, 5 actions, trained on 1 problems)"
+    assert repr(tuner.space_) == (
+        "ActionSpace(5 for factor, update, gmres, residual: fp32-fp32-fp32-fp32 ... "
+        "fp64-fp64-fp64-fp64)"
+    )
+    assert repr(tuner.policy_).endswith(", 5 actions)")
+    assert len(repr(default_policy())) < 100

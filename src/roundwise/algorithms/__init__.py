@@ -1,5 +1,6 @@
 """Algorithms with named stages, written once for every backend and format."""
 
+from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.algorithms.base import Algorithm, Outcome, OutcomeStatus, Shared
 from roundwise.algorithms.cg_ir import CgIR
 from roundwise.algorithms.gmres_ir import GmresIR

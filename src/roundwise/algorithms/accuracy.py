@@ -100,7 +100,24 @@ def passes(errors: Any, tolerance: float) -> bool:
 
 
 class ErrorMeasure:
-    """Errors of approximate solutions of one linear system; norms of A are computed once."""
+    """Errors of approximate solutions of one linear system; norms of A are computed once.
+
+    Computed in float64 from the original A and b; where float64 could leave its range, from the
+    system scaled by a power of two.
+
+    Parameters
+    ----------
+    problem : LinearSystem
+
+    Examples
+    --------
+    >>> from roundwise.algorithms import ErrorMeasure
+    >>> system = rw.problems.randsvd(20, kappa=10.0, rng=0)
+    >>> measure = ErrorMeasure(system)
+    >>> x = np.linalg.solve(system.A, system.b)
+    >>> measure.backward(x) < 1e-15, measure.forward(x) < 1e-14, measure.componentwise(x) < 1e-14
+    (True, True, True)
+    """
 
     def __init__(self, problem: LinearSystem) -> None:
         self.problem = problem

@@ -22,6 +22,7 @@ from roundwise.actions import Action, ActionLike, ActionSpace, as_action, monoto
 from roundwise.algorithms.stage import Stage, Stages, Tally
 from roundwise.backends import ArithmeticFailure, Backend, Status, get_backend
 from roundwise.formats import FP64, FloatFormat
+from roundwise.problems import LinearSystem, Problem
 
 PAPER_FORMATS = ("bf16", "tf32", "fp32", "fp64")
 T = TypeVar("T")
@@ -199,7 +200,8 @@ class Algorithm(ABC):
     A subclass is a frozen dataclass whose fields are its settings. `stages` names the steps, and
     `execute` does the work through the `Stage` objects that it is given: each rounds to its format
     and counts its operations. If `has_methods` is true, actions also name a method, which `execute`
-    finds in ``stages.method``. `arithmetic` is the arithmetic model that `Tuner` takes by default.
+    finds in ``stages.method``. `arithmetic` is the arithmetic model that `Tuner` takes by default;
+    `problem_type` is what it makes of a pair ``(A, b)``.
 
     Examples
     --------
@@ -211,6 +213,7 @@ class Algorithm(ABC):
     """
 
     stages: ClassVar[tuple[str, ...]]
+    problem_type: ClassVar[type[Problem]] = LinearSystem
     has_methods: ClassVar[bool] = False
     arithmetic: ClassVar[str] = "operation"
 

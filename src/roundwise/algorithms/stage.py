@@ -17,6 +17,7 @@ from roundwise.actions import Action
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix
 from roundwise.backends.contract import AtOnce, Corrected
 from roundwise.formats import FloatFormat
+from roundwise.methods import DEFAULT_METHOD
 
 Vector = Any  # an array of the backend: NumPy here, CuPy on a GPU
 P = ParamSpec("P")
@@ -96,6 +97,26 @@ class Stage:
         self.count(2 * A.entries, A.entries + sum(A.shape), A.entries if A.is_sparse else 0)
         return A.matvec(x)
 
+    @timed
+    def factorize(self, A: Any, method: str = DEFAULT_METHOD) -> Factors:
+        """Factors of A in this format, by a method of the backend (``backend.methods()``).
+
+        Apply them with `solve`, in this stage or in another one after ``factors.to(stage.fmt)``.
+        Raises `ArithmeticFailure`, which `Algorithm.run` turns into an outcome, if A is singular in
+        this format. In `execute`, wrap the call in ``shared.get(("factors", self.fmt), ...)``, and
+        runs with the same format share the factors.
+
+        Examples
+        --------
+        >>> from roundwise.algorithms import Stage
+        >>> stage = Stage("factor", rw.FP32, rw.backends.get_backend("operation"))
+        >>> stage.solve(stage.factorize(np.diag([2.0, 4.0])), np.ones(2))
+        array([0.5 , 0.25])
+        """
+        factors = self.backend.analyse(A, method).factorize(A, self.fmt)
+        self.count_factorization(factors)
+        return factors
+
     def count_factorization(self, factors: Factors) -> None:
         """Count the making of factors, whether they were just made or are reused."""
         self.count(factors.flops, 2 * factors.entries, factors.entries if factors.is_sparse else 0)
@@ -107,6 +128,7 @@ class Stage:
         return self.backend.residual(A, X, B)
 
     def count_residual(self, A: Matrix, X: Vector) -> None:
+        """Count ``B - A X`` where a kernel has computed it as part of something else."""
         n, columns = X.shape
         indices = A.entries if A.is_sparse else 0
         self.count(  # a product and a difference for each column
@@ -178,42 +200,54 @@ class Stage:
 
     @timed
     def dot(self, x: Vector, y: Vector) -> float:
+        """``x' y``."""
         self.count(2 * len(x), 2 * len(x))
         return self.backend.dot(x, y, self.fmt)
 
     @timed
     def axpy(self, alpha: float, x: Vector, y: Vector) -> Vector:
+        """``y + alpha x``."""
         self.count(2 * len(x), 3 * len(x))
         return self.backend.axpy(alpha, x, y, self.fmt)
 
     @timed
     def scale(self, alpha: float, x: Vector) -> Vector:
+        """``alpha x``."""
         self.count(len(x), 2 * len(x))
         return self.backend.scale(alpha, x, self.fmt)
 
     @timed
     def norm2(self, x: Vector) -> float:
+        """``||x||_2``."""
         self.count(2 * len(x), len(x))
         return self.backend.norm2(x, self.fmt)
 
     @timed
     def orthogonalize(self, V: Vector, w: Vector) -> tuple[Vector, Vector]:
+        """The coefficients of w along the rows of V, and what is left (modified Gram-Schmidt)."""
         self.count(4 * V.size, V.size + 2 * len(w))
         return self.backend.orthogonalize(V, w, self.fmt)
 
     @timed
     def orthogonalize_and_norm(self, V: Vector, w: Vector) -> tuple[Vector, Vector, float]:
+        """Coefficients and rest as `orthogonalize` gives them, and the 2-norm of the rest."""
         self.count(4 * V.size, V.size + 2 * len(w))
         self.count(2 * len(w), len(w))
         return self.backend.orthogonalize_and_norm(V, w, self.fmt)
 
     @timed
     def givens(self, j: int, cosines: Vector, sines: Vector, h: Vector, g: Vector) -> None:
+        """Bring column h of GMRES's Hessenberg matrix to triangular form, in place.
+
+        Applies the j known rotations to h, makes the one that clears ``h[j + 1]``, and applies it
+        to h and to the right-hand side g; ``|g[j + 1]|`` is the residual norm afterwards.
+        """
         self.count(6 * (j + 2), 4 * (j + 2))
         self.backend.givens(j, cosines, sines, h, g, self.fmt)
 
     @timed
     def solve_upper(self, R: Vector, g: Vector) -> Vector:
+        """The y with ``R y = g``, R upper triangular and small (GMRES's least squares problem)."""
         self.count(len(g) ** 2, len(g) ** 2 / 2)
         return self.backend.solve_upper(R, g, self.fmt)
 

@@ -163,13 +163,15 @@ class Factors(ABC):
         target: float,
         most_steps: int,
         transpose: bool = False,
+        sums: Any = None,
     ) -> AtOnce | None:
         """The X for which every backward error is at most the target, if one kernel refines alone.
 
         A is the matrix of the system, with `transpose` the transpose of what was factorized.
         Residuals are those of FP64 with A, whose infinity norm is given, updates are in FP64, and
         the stopping rule is `HalvingRule`'s, for each column by itself: what is good enough is not
-        corrected any more. None if there is no such kernel, or if X does not get there.
+        corrected any more. None if there is no such kernel, or if X does not get there. `sums`
+        says how residuals are summed (`Sums` in native/exact.py) where that is not as usual.
         """
         return None
 

@@ -83,5 +83,6 @@ class TransposedFactors(Factors):
         target: float,
         most_steps: int,
         transpose: bool = False,
+        sums: Any = None,
     ) -> AtOnce | None:
-        return self._factors.refined(A, norm, B, target, most_steps, not transpose)
+        return self._factors.refined(A, norm, B, target, most_steps, not transpose, sums)

@@ -39,8 +39,8 @@ PART = 64
 class RealForm:
     """The real form of a dense complex matrix, or of its conjugate transpose.
 
-    It refers to the numbers it is given, a C-ordered complex128 array, until those of the
-    conjugate transpose are asked for, which are copied.
+    It refers to the numbers it is given, a C-ordered complex128 array, or complex64 for residuals
+    alone, until those of the conjugate transpose are asked for, which are copied.
     """
 
     ndim = 2
@@ -61,7 +61,7 @@ class RealForm:
     @property
     def rows(self) -> Real:
         """The complex matrix as an (n, 2 n) array of real and imaginary parts."""
-        return self.values.view(np.float64)
+        return self.values.view(self.values.real.dtype)
 
     @property
     def T(self) -> RealForm:

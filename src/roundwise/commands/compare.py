@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,11 +19,13 @@ from roundwise._lazy import require
 from roundwise.algorithms.accuracy import backward_errors
 from roundwise.commands import options
 from roundwise.commands.outputs import (
+    Interrupted,
     data_errors,
     echo,
-    format_table,
     keep,
     replacing,
+    system_load,
+    told_of_load,
     writable_file,
 )
 from roundwise.commands.systems import FileSystem
@@ -39,6 +40,8 @@ ROUNDS, ENOUGH = 7, 1.0
 
 LONG = 0.1
 """Seconds of a run that is not repeated at once."""
+
+LINE = "{:<16} {:>7} {:>10} {:>10} {:>13} {:>15} {:>9}  {}"
 
 NOTE = (
     "Both take turns, and the best run of each counts. Errors are backward errors; every answer of "
@@ -119,42 +122,56 @@ def compare_command(
       roundwise compare --sizes 300 --sizes 3000 --json
     """
     keep([matrix, rhs], out=out)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # Windows has none
+    load = system_load()
     if matrix is not None and sizes:
         raise click.UsageError("--sizes is for random systems; leave it out for a file")
     if out is not None:
         require("matplotlib", "plot")  # before minutes are spent
     if matrix is None:
-        found = random_comparisons(sizes, seconds)
+        coming = random_comparisons(sizes, seconds)
     else:
         with data_errors():
             system = FileSystem.read(matrix, rhs)
-        found = [compared(system.name, system.A, system.B[:, 0], seconds)]
-    if out is not None:
+        named = (system.name, system.A, system.B[:, 0], seconds)
+        coming = (compared(*given) for given in [named])
+    found: list[Comparison] = []
+    interrupted = False
+    try:
+        for one in coming:
+            found.append(one)
+            if not as_json:
+                click.echo("\n".join([*(heading(one) if len(found) == 1 else []), row(one)]))
+    except KeyboardInterrupt:
+        interrupted = True
+    if out is not None and found:
         with replacing(out) as written:
             draw(found, written)
     facts = {
         "machine": Machine.this().to_dict() | {"threads": get_num_threads()},
         "comparisons": [asdict(one) | {"times_faster": one.times_faster} for one in found],
-        "figure": None if out is None else str(out),
+        "figure": str(out) if out is not None and found else None,
     }
-    echo(facts, [*lines(found, out), *busy(load)], as_json)
+    if found:
+        figure = [] if out is None else [f"The figure is in {out}."]
+        echo(facts, ["", NOTE, *figure, *busy(load)], as_json)
+    if interrupted:
+        raise Interrupted(f"interrupted; {len(found)} comparisons are finished")
 
 
-def random_comparisons(sizes: Sequence[int], seconds: float) -> list[Comparison]:
+def random_comparisons(sizes: Sequence[int], seconds: float) -> Iterator[Comparison]:
     """Gaussian matrices; sizes that would take longer than is left are passed over."""
-    end, found = time.monotonic() + seconds, list[Comparison]()
+    end, last = time.monotonic() + seconds, None
     wanted = sorted(sizes or SIZES)
     for place, n in enumerate(wanted):
         left = end - time.monotonic()
-        if found and not sizes:
-            growth = (n / found[-1].n) ** 3
-            if growth * (found[-1].seconds + found[-1].peer_seconds) > left / 2:
-                break
+        if last is not None and not sizes:
+            expected = (n / last.n) ** 3 * (last.seconds + last.peer_seconds)
+            if expected > left / 2:
+                return
         rng = np.random.default_rng(n)
         A, b = rng.standard_normal((n, n)), rng.standard_normal(n)
-        found.append(compared("Gaussian", A, b, left / (len(wanted) - place)))
-    return found
+        last = compared("Gaussian", A, b, left / (len(wanted) - place))
+        yield last
 
 
 def compared(name: str, A: Any, b: Any, seconds: float) -> Comparison:
@@ -234,37 +251,26 @@ def draw(found: Sequence[Comparison], path: Path) -> None:
 
 def busy(load: float) -> Iterator[str]:
     """A caution if others used the machine: BLAS waits for threads that do not get a core."""
-    if load > Machine.this().cores:
-        yield (
-            f"Other programs were running (load {load:.0f} on {Machine.this().cores} cores): these "
-            "times say little; compare again on an idle machine."
-        )
+    if told := told_of_load(load):
+        yield f"{told}: these times say little; compare again on an idle machine."
 
 
-def lines(found: Iterable[Comparison], out: Path | None) -> Iterator[str]:
-    machine, found = Machine.this(), list(found)
+def heading(first: Comparison) -> Iterator[str]:
+    """What stands above the first row."""
+    machine = Machine.this()
     yield f"{machine.cpu}, {get_num_threads()} threads, {machine.blas}, NumPy {version('numpy')}"
     yield ""
-    peer = found[0].peer
-    other = "spsolve" if "sparse" in peer else "NumPy"
-    yield f"roundwise.solve beside {peer}"
+    yield f"roundwise.solve beside {first.peer}; times in milliseconds"
     yield ""
-    yield format_table(
-        [
-            {
-                "system": one.system,
-                "n": one.n,
-                f"{other}, ms": 1e3 * one.peer_seconds,
-                "Roundwise, ms": 1e3 * one.seconds,
-                "times faster": one.times_faster,
-                f"error, {other}": one.peer_backward_error,
-                "error, Roundwise": one.backward_error,
-                "factors": one.action.partition("-")[0],
-            }
-            for one in found
-        ]
-    )
-    yield ""
-    yield NOTE
-    if out is not None:
-        yield f"The figure is in {out}."
+    other = "spsolve" if "sparse" in first.peer else "NumPy"
+    names = "system", "n", other, "Roundwise", "times faster", f"error, {other}", "error", "factors"
+    yield LINE.format(*names)
+    yield LINE.format(*("-" * len(name) for name in names))
+
+
+def row(one: Comparison) -> str:
+    """One comparison, printed as soon as it is made."""
+    numbers = 1e3 * one.peer_seconds, 1e3 * one.seconds, one.times_faster
+    errors = one.peer_backward_error, one.backward_error
+    texts = (f"{number:.3g}" for number in (*numbers, *errors))
+    return LINE.format(one.system, one.n, *texts, one.action.partition("-")[0])

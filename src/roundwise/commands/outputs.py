@@ -14,6 +14,27 @@ from typing import Any
 
 import click
 
+from roundwise.machine.identity import Machine
+
+
+class Interrupted(click.ClickException):
+    """Ctrl-C in a command that says what it has kept."""
+
+    exit_code = 130
+
+
+def system_load() -> float:
+    """Programs that ran or waited for a core in the last minute, on average."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # Windows has none
+
+
+def told_of_load(load: float) -> str:
+    """That other programs use the machine; nothing if they do not."""
+    cores = Machine.this().cores
+    if load <= cores:
+        return ""
+    return f"Other programs were running (load {load:.0f} on {cores} cores)"
+
 
 def writable_file(path: Path) -> Path:
     """Refuse a file that could not be written; whether it is a folder, click has checked."""

@@ -48,8 +48,8 @@ def parsed_action(text: str) -> Action:
 @options.valued(
     "--action",
     str,
-    "Run the formats of factor, update, gmres and residual once: with a method by the front "
-    "door's algorithm, without one by GMRES-IR.",
+    "Run the formats of factor, update, gmres and residual once. lu:fp32-... runs the solver "
+    "behind `solve`; fp32-... runs the paper's GMRES-IR.",
     metavar="[METHOD:]F-F-F-F",
     check=parsed_action,
 )
@@ -71,7 +71,8 @@ def solve_command(
     """Solve A x = b in as little precision as it takes.
 
     Files are Matrix Market, plain or gzipped: dense (array) or sparse (coordinate). b may have
-    several columns. Without b, a known x is taken and b = A x, so that the error is known, too.
+    several columns. Without b, it is made as b = A x of an assumed x, and the forward error of the
+    answer is told, too: against a second solve, with residuals in twice the precision.
     Complex and Hermitian files are solved natively; --action and emulation are for real ones.
 
     x is accepted, and written, only if its normwise backward error, in float64 with the original

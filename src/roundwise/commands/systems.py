@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise._forking import cached_property
+from roundwise.exceptions import IllConditionedWarning
 from roundwise.problems import LinearSystem
 from roundwise.problems.matrix_market import read_arrays, reference_solution
+from roundwise.solver import SolveFailed, solve
 
 
 @dataclass(frozen=True, eq=False)
 class FileSystem:
-    """A and its right-hand sides; `x_true` is None if b was given."""
+    """A and its right-hand sides; `x_assumed` is None if b was given."""
 
     A: Any
     B: NDArray[Any]  # (n, columns)
     name: str
-    x_true: NDArray[Any] | None = None
+    x_assumed: NDArray[Any] | None = None
 
     @classmethod
     def read(cls, matrix: Path, rhs: Path | None) -> FileSystem:
@@ -33,6 +37,21 @@ class FileSystem:
         if np.iscomplexobj(A):
             x = reference_solution(2 * A.shape[0]).view(np.complex128)
         return cls(A, (A @ x)[:, None], name, x)
+
+    @cached_property
+    def accurate(self) -> NDArray[Any] | None:
+        """The solution for the first column, right to its last places; None if it is not found.
+
+        Where b was made as ``fl(A x_assumed)``, rounding has moved the solution away from
+        `x_assumed` by about kappa u: errors are measured against this x instead.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IllConditionedWarning)
+            try:
+                found = solve(self.A, self.B[:, 0], accuracy="forward", full_output=True)
+            except SolveFailed:
+                return None
+        return np.asarray(found.x) if found.accuracy == "forward" else None
 
     @property
     def n(self) -> int:
@@ -52,4 +71,4 @@ class FileSystem:
 
     def columns(self) -> list[LinearSystem]:
         """A problem for each right-hand side of a real system."""
-        return [LinearSystem(self.A, b, self.x_true, name=self.name) for b in self.B.T]
+        return [LinearSystem(self.A, b, self.x_assumed, name=self.name) for b in self.B.T]

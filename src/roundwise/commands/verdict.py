@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roundwise._forking import cached_property
 from roundwise.actions import Action
 from roundwise.algorithms import Algorithm, Outcome, OutcomeStatus, VerifiedSolve
 from roundwise.algorithms.accuracy import default_tolerance, max_norm, passes
@@ -74,8 +75,8 @@ class Verdict:
 
     @property
     def b_assumed(self) -> bool:
-        """Whether b was made from an assumed x, so that the error of x is known."""
-        return self.system.x_true is not None
+        """Whether b was made from an assumed x."""
+        return self.system.x_assumed is not None
 
     @property
     def tolerance(self) -> float:
@@ -96,13 +97,16 @@ class Verdict:
         """The largest of all columns; NaN if one is."""
         return float(np.max([outcome.nbe for outcome in self.answers]))
 
-    @property
+    @cached_property
     def forward_error(self) -> float:
-        """Of the answer, where b was made from an assumed x; else NaN."""
-        x_true = self.system.x_true
-        if x_true is None or self.X is None:
+        """The relative error of x where no b was given; NaN elsewhere, or if it is not known.
+
+        Against a solution that was refined with residuals in twice the precision.
+        """
+        if not self.b_assumed or self.X is None or self.system.accurate is None:
             return nan
-        return max_norm(self.X[:, 0] - x_true) / max_norm(x_true)
+        accurate = self.system.accurate
+        return max_norm(self.X[:, 0] - accurate) / max_norm(accurate)
 
     def refusal(self) -> str:
         """Why the first column that is not accepted is not, in one line."""
@@ -128,7 +132,7 @@ class Verdict:
         kind = f"sparse, {100 * system.density:.3g} % nonzero" if system.is_sparse else "dense"
         yield f"{system.name}: n = {system.n}, {kind}"
         if self.b_assumed:
-            yield "no b was given: b = A x of an assumed x"
+            yield "no b was given: b = A x of an assumed x, rounded"
         yield f"{type(self.algorithm).__name__} in {self.arithmetic} arithmetic"
         if explain:
             yield f"\n{self.explanation}\n"
@@ -139,8 +143,10 @@ class Verdict:
             headings = {key: key.removesuffix("_iterations").replace("_", " ") for key in shown}
             rows = [{headings[key]: row[key] for key in shown} for row in self.rows()]
             yield f"\n{format_table(rows)}\n"
-        if self.b_assumed:
-            yield f"forward error {self.forward_error:.2g}"
+        if self.b_assumed and isnan(self.forward_error):
+            yield "forward error not known: A is too ill-conditioned for a reference solution"
+        elif self.b_assumed:
+            yield f"forward error {self.forward_error:.2g}, against a solve in twice the precision"
         yield f"accepted: backward error {self.backward_error:.2g} <= {self.tolerance:.2g}"
 
     def rows(self) -> list[dict[str, Any]]:

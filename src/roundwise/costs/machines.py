@@ -14,7 +14,7 @@ import numpy as np
 
 from roundwise.algorithms.base import Outcome
 from roundwise.exceptions import RoundwiseError
-from roundwise.formats import FP64, NAMED_FORMATS
+from roundwise.formats import FP64, NAMED_FORMATS, get_format
 
 OutcomeRow = Sequence[Outcome | None]
 """The outcomes of one problem, in the order of an action space; None where not computed."""
@@ -76,6 +76,9 @@ class MachineProfile:
         Rates that depend on the size of the system: between two sizes their logarithms are linear
         in log n, beyond the smallest and the largest they are constant. `rates` then only serves
         runs whose size is not known.
+    bit_rate : float, optional
+        Where it is given, a format without a `Rate` does ``bit_rate / p`` flops a second, p its
+        significand bits, and its traffic is free. Without it, such a format is refused.
     name : str
 
     Examples
@@ -86,6 +89,13 @@ class MachineProfile:
     >>> flops = sum(tally.flops for tally in outcome.operations.values())
     >>> bool(np.isclose(machine.cost(outcome), flops / 1e9))
     True
+
+    A machine that also runs a format of your own:
+
+    >>> from dataclasses import replace
+    >>> fp24 = rw.FloatFormat("fp24", p=17, emin=-62, emax=63)
+    >>> replace(machine, rates={**machine.rates, fp24.name: Rate(3e9)}).rate("fp24")
+    Rate(flops_per_second=3000000000.0, bytes_per_second=None)
     """
 
     name: str
@@ -95,6 +105,7 @@ class MachineProfile:
     source: str = field(default="", repr=False)
     run_overhead: float = 0.0
     sizes: Mapping[int, Mapping[str, Rate]] = field(default_factory=dict, hash=False, repr=False)
+    bit_rate: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.source, str):
@@ -113,15 +124,20 @@ class MachineProfile:
             seconds = getattr(self, name)
             if not (is_number(seconds) and 0 <= seconds <= LARGEST):
                 raise ValueError(f"{name} = {seconds!r}; choose a finite number >= 0")
+        if self.bit_rate is not None:
+            Rate(self.bit_rate)  # checks it
 
     def rate(self, fmt: str, n: float | None = None) -> Rate:
         """The rate of a format on systems of size n; an error names the formats there are."""
         try:
             known = self.rates[fmt]
         except KeyError:
+            if self.bit_rate is not None:
+                return Rate(self.bit_rate / get_format(fmt).p)
             raise RoundwiseError(
                 f"the machine profile {self.name!r} cannot run {fmt}, only "
-                f"{', '.join(self.rates)}; leave {fmt} out of the action space or add its Rate"
+                f"{', '.join(self.rates)}; leave {fmt} out of the action space or add its Rate: "
+                f"dataclasses.replace(profile, rates={{**profile.rates, {fmt!r}: Rate(...)}})"
             ) from None
         return known if n is None or not self.sizes else _interpolated_rate(self, fmt, n)
 
@@ -219,6 +235,7 @@ BITS_PROPORTIONAL = MachineProfile(
     {fmt.name: Rate(FP64.p / fmt.p) for fmt in NAMED_FORMATS.values()},
     source="the paper's proxy applied to the work done: a flop costs p/53 for p significand bits "
     "(unit: one FP64 flop); memory traffic is free",
+    bit_rate=FP64.p,
 )
 
 GENERIC_AVX512_CPU = MachineProfile(

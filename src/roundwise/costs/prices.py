@@ -249,6 +249,13 @@ def save_device_prices(
     return save(machine, {"device_prices": asdict(prices)}, path)
 
 
+def load_device_prices(machine: Machine, path: str | PathLike[str] | None = None) -> DevicePrices:
+    """The prices that were measured on a GPU; a `ProfileError` if there are none."""
+    return load_part(
+        machine, lambda saved: DevicePrices.from_dict(saved.get("device_prices")), path
+    )
+
+
 @cache
 def device_prices(machine: Machine) -> DevicePrices:
     """As `roundwise calibrate --device cuda` measured them here; else the generic ones.
@@ -257,7 +264,7 @@ def device_prices(machine: Machine) -> DevicePrices:
     cost time, no digits.
     """
     try:
-        return load_part(machine, lambda saved: DevicePrices.from_dict(saved.get("device_prices")))
+        return load_device_prices(machine)
     except ProfileMissingError:  # there is no cache folder, or nobody has measured
         return generic_device_prices()
     except ProfileError as error:

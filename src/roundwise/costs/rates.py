@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,7 +28,7 @@ import numpy as np
 from roundwise._files import one_line, read_json, replace_file
 from roundwise.costs.machines import LARGEST, MachineProfile, Rate, is_number
 from roundwise.exceptions import RoundwiseError
-from roundwise.formats import FP64
+from roundwise.formats import FP32, FP64
 from roundwise.machine.identity import GpuMachine, Machine
 from roundwise.machine.rates import shipped_rates
 from roundwise.methods.sparse import AMOUNTS
@@ -288,14 +289,45 @@ def load_profile(path: str | PathLike[str] | None = None) -> MachineProfile:
 
 
 def load_measured(path: str | PathLike[str] | None = None) -> tuple[MachineProfile, SparsePrices]:
-    """The same, and the prices of sparse work that were measured with it."""
+    """The profile as `load_profile` reads it, and the prices of sparse work measured with it."""
     return load_part(Machine.this(), _processor_part, path)
+
+
+SURE_FROM = 500
+"""A taste: the least n whose LU takes so long that overheads and the clock do not matter."""
+
+
+def impossible(profile: MachineProfile) -> str:
+    """What in measured rates cannot be, in words; empty if nothing is wrong.
+
+    LU in FP32 does the same operations as in FP64, on half of the bytes; and a larger system takes
+    longer than a smaller one. Where times say otherwise, another program had the processor.
+    """
+    seconds = {
+        fmt: {
+            n: 2 / 3 * n**3 / rates[fmt].flops_per_second
+            for n, rates in profile.sizes.items()
+            if n >= SURE_FROM
+        }
+        for fmt in profile.rates
+    }
+    if FP32.name in seconds:
+        for n, single in seconds[FP32.name].items():
+            if single > seconds[FP64.name][n]:
+                return f"FP32 is slower than FP64 at n = {n}"
+    for fmt, times in seconds.items():
+        for small, large in pairwise(times):
+            if times[large] < times[small]:
+                return f"{fmt.upper()} is faster at n = {large} than at n = {small}"
+    return ""
 
 
 def _processor_part(saved: Mapping[str, Any]) -> tuple[MachineProfile, SparsePrices]:
     profile = MachineProfile.from_dict(saved.get("profile"))
     if FP64.name not in profile.rates:
         raise ValueError("it has no rate of fp64, which every solve may end in")
+    if wrong := impossible(profile):
+        raise ValueError(f"{wrong}, which cannot be")
     return profile, SparsePrices.from_dict(saved.get("sparse_prices"))
 
 
@@ -350,6 +382,21 @@ def load_with_other_threads(here: Machine) -> tuple[Machine, MachineProfile, Spa
         with suppress(ValueError):
             return machine, *_processor_part(saved)
     return None
+
+
+def remove_profiles(here: Machine) -> list[Path]:
+    """Remove what was measured on this machine, with any number of threads; return the paths."""
+    removed = []
+    for path in sorted(cache_folder().glob(f"{_kind(here)}-*.json")):
+        ours = path == profile_path(here)
+        # One that cannot be read is left, unless its name is that of this machine.
+        with suppress(OSError, ProfileError, ValueError):
+            machine = type(here).from_dict(_content(path, here).get("machine"))
+            ours = ours or set(machine.differences(here)) <= THREADS
+        if ours:
+            path.unlink()
+            removed.append(path)
+    return removed
 
 
 def _content(source: Path, here: Machine) -> dict[str, Any]:

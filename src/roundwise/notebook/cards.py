@@ -75,7 +75,8 @@ def solver_card(title: str, learned: Learned | None) -> str:
         title,
         table(("systems", *learned.starts), rows),
         paragraph(
-            "Time over FP64's priced time (solves), by how a solve starts; the fastest is bold.",
+            "Measured time / predicted FP64 time (number of solves), by starting format; the "
+            "fastest is bold.",
             faint=True,
         ),
         paragraph(
@@ -261,7 +262,11 @@ def plot_learned(learned: Learned, ax: Axes | None = None) -> Axes:
         sizes = [30 + 25 * np.log2(1 + arm.count) for arm in arms.values()]
         ax.scatter(times, [i + shift for i in arms], sizes, label=start)
     ax.axvline(1.0, linestyle="--", color="gray", label="FP64, as priced")
-    ax.set(xscale="log", xlabel="time over FP64's priced time", title="Learned, by first action")
+    ax.set(
+        xscale="log",
+        xlabel="measured time / predicted FP64 time",
+        title="Learned, by starting format",
+    )
     ax.set_yticks(range(len(rows)), [fill(words, LABEL_WIDTH) for words in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

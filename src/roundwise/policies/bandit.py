@@ -59,6 +59,20 @@ class Account:
     def share(self) -> float:
         return self.exploring / self.seconds
 
+    @property
+    def in_words(self) -> str:
+        """The seconds, and what exploring cost of them."""
+        spent = "no time spent exploring"
+        if self.explorations:
+            solves = counted(self.explorations, "solve")
+            spent = f"{self.exploring:.2g} s of them lost by exploring ({solves})"
+        return f"{self.seconds:.3g} s; {spent}"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 solve``, ``2 solves``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
 
 def climb_of(attempts: Sequence[Outcome]) -> dict[str, Work]:
     """The work of a solve's attempts, by format of the factors."""
@@ -135,16 +149,17 @@ def reason_for(
     times = {action: milliseconds(expected) for action, expected in seconds.items()}
     if explored is not None:
         return (
-            f"{names[first]} first, to learn: expected {times[first]} against {times[best]} with "
-            f"{names[best]} first; exploring took {100 * explored:.1f} % of the time so far."
+            f"Trying {names[first]} to learn: expected {times[first]}, against {times[best]} "
+            f"starting with {names[best]}; exploring took {100 * explored:.1f} % of the time so "
+            "far."
         )
+    learned = f"from {counted(solves, 'solve')} of similar systems"
     others = [action for action in seconds if action != first]
     if not others:
-        return f"{names[first]}, from {solves} solves like this: expected {times[first]}."
+        return f"Chose {names[first]}, {learned}: expected {times[first]}."
     is_fp64 = known[first].fmt == FP64.name
     rival = min(others, key=lambda a: (is_fp64 or known[a].fmt != FP64.name, seconds[a]))
-    how = names[first] if is_fp64 else f"{names[first]} first"
     return (
-        f"{how}, from {solves} solves like this: expected {times[first]} against {times[rival]} "
-        f"with {names[rival]} first."
+        f"Chose {names[first]}, {learned}: expected {times[first]}, against {times[rival]} "
+        f"starting with {names[rival]}."
     )

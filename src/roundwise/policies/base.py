@@ -97,7 +97,9 @@ class Policy(ABC):
 
     name: ClassVar[str]  # of the kind of policy in tables and saved files
     learns: ClassVar[bool] = True  # whether `update` changes anything
-    unknown: ClassVar[str] = "Nothing is known here"  # the reason for the safe action
+    unknown: ClassVar[str] = (
+        "No similar systems in the training data"  # the reason for the safe action
+    )
     because: ClassVar[str] = "has the largest expected reward of the actions that were tried."
     parameters: ClassVar[tuple[str, ...]] = ()  # what the constructor takes and keeps, JSON-able
     study_features: ClassVar[tuple[str, ...]] = ()  # that `study` wants beyond the context's
@@ -105,6 +107,13 @@ class Policy(ABC):
     epsilon_min: float = 0.1  # the lowest share of random choices in training
     space: ActionSpace  # since `start`
     feature_count: int  # the length of a context
+
+    def __repr__(self) -> str:
+        """The constructor's arguments and, once it has started, how many actions it ranks."""
+        facts = [f"{name}={getattr(self, name)!r}" for name in self.parameters]
+        if hasattr(self, "space"):
+            facts.append(f"{len(self.space)} actions")
+        return f"{type(self).__name__}({', '.join(facts)})"
 
     def start(self, contexts: ArrayLike, space: ActionSpace) -> None:
         """Forget everything; take the training contexts' ranges and the action space."""
@@ -257,8 +266,8 @@ class Policy(ABC):
         order = (*kept, *sorted(rest, key=self._nearness, reverse=True))
         if not kept:
             is_safe = order[0] == self.space.safe
-            nearest = "safe action" if is_safe else "allowed action nearest to the safe one"
-            reason = f"{self.unknown}, so the {nearest} comes first."
+            nearest = "the safe action" if is_safe else "the safest action that is allowed"
+            reason = f"{self.unknown}: starting with {self.space.names[order[0]]}, {nearest}."
         return Ranking(order, tuple((costs or {}).get(i, math.nan) for i in order), reason)
 
     def _nearness(self, index: int) -> tuple[Any, ...]:

@@ -66,7 +66,7 @@ class Arm:
 
     @property
     def relative_time(self) -> float:
-        """Mean time over FP64's priced time."""
+        """Mean of measured time / predicted FP64 time."""
         return self.cost / self.weight
 
     def faded(self, share: float) -> Arm:

@@ -106,7 +106,7 @@ class NeighbourPolicy(Baseline):
     """
 
     name: ClassVar[str] = "neighbours"
-    unknown: ClassVar[str] = "Nothing is known of systems like this"
+    unknown: ClassVar[str] = "No similar systems in the training data"
     study_features: ClassVar[tuple[str, ...]] = ("fill_ratio",)
     needs_context: ClassVar[tuple[str, ...] | None] = PROBE
 
@@ -399,8 +399,9 @@ def told(chosen: Expectation, all_known: list[Expectation]) -> str:
     """Why a method and a format are first, in words."""
     others = [e for e in all_known if e.method != chosen.method]
     said = _told_of_formats(chosen, [e for e in all_known if e.method == chosen.method])
-    if others or "/" in chosen.method:  # most dense systems have one method: it goes without saying
-        said = f"{chosen.method}: {said}"
+    # Most dense systems have one method: it goes without saying.
+    by = f"{chosen.method} in " if others or "/" in chosen.method else ""
+    said = f"Chose {by}{chosen.name}: {said}"
     if not others:
         return said
     rival = min(others, key=lambda e: e.seconds)
@@ -408,24 +409,29 @@ def told(chosen: Expectation, all_known: list[Expectation]) -> str:
 
 
 def _told_of_formats(chosen: Expectation, all_known: list[Expectation]) -> str:
-    name = chosen.name
     if not chosen.systems:
-        return f"{name}: nothing is known of systems like this."
-    ours = f"expected {milliseconds(chosen.seconds)}"
+        return "no similar systems in the training data."
+    ours = milliseconds(chosen.seconds)
     others = {e.fmt: e for e in all_known if e.fmt != chosen.fmt}
     if not others or chosen.fmt != FP64.name:
-        against = f" against {milliseconds(others[FP64.name].seconds)} in FP64" if others else ""
-        return f"{name} first: it sufficed on {_share(chosen)}; {ours}{against}."
+        against = f", against {milliseconds(others[FP64.name].seconds)} in FP64" if others else ""
+        return f"it sufficed on {_share(chosen)}; expected {ours}{against}."
     lower = min(others.values(), key=lambda e: e.seconds)
     theirs = milliseconds(lower.seconds)
-    said = f"FP64: {lower.fmt.upper()} sufficed on {_share(lower)}"
     if lower.intolerable:
-        return f"{said}: not risked, as it would take {theirs} if it failed."
-    return f"{said}; {ours} against {theirs} with {lower.fmt.upper()} first."
+        return (
+            f"{lower.name} sufficed on {_share(lower)} only, and a failure would cost too much "
+            f"(up to {theirs} against {ours})."
+        )
+    if lower.met == lower.systems:
+        said = f"{lower.name} would also work, but is"
+    else:
+        said = f"{lower.name} sufficed on {_share(lower)}, and is"
+    return f"{said} expected to take longer here ({theirs} against {ours})."
 
 
 def _share(e: Expectation) -> str:
-    return f"{100 * e.met / e.systems:.0f} % of {e.systems} systems like this"
+    return f"{e.met} of {e.systems} similar systems"
 
 
 def milliseconds(seconds: float) -> str:

@@ -238,17 +238,26 @@ class OnlinePolicy(Policy):
         account = learned.account
         width = max(map(len, learned.rows), default=0)
         lines = [
-            "time over FP64's priced time (solves), by first format",
+            "Measured time / predicted FP64 time (number of solves), by starting format",
             " " * width + "".join(f"{start:>22}" for start in learned.starts),
         ]
         for words, arms in learned.rows.items():
             numbers = "".join(f"{_shown(arms.get(start)):>22}" for start in learned.starts)
             lines.append(f"{words:<{width}}{numbers}")
-        lines.append(
-            f"{account.solves} solves took {account.seconds:.3g} s; {account.explorations} to "
-            f"explore took {account.exploring:.2g} s more than expected of the best"
-        )
+        lines.append(f"{bandit.counted(account.solves, 'solve')} here, {account.in_words}.")
         return "\n".join(lines)
+
+    @property
+    def solves_remembered(self) -> int:
+        """Solves that the memory holds of this machine, also of other processes and earlier ones.
+
+        Each solve is remembered in two cells, that of similar systems and that of its shape; the
+        former are counted.
+        """
+        with self._lock:
+            cells = self.memory.cells()
+        alike = (arms for name, arms in cells.items() if is_key(name) and "=" not in name)
+        return sum(arm.count for arms in alike for arm in arms.values())
 
     def _cells(self, profile: Profile) -> tuple[tuple[str, float], ...]:
         return (profile.bin, bandit.BIN_DISCOUNT), (profile.series, bandit.SERIES_DISCOUNT)

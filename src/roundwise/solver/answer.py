@@ -37,6 +37,10 @@ class VerifiedAnswer(ABC):
         """Corrections of the accepted attempt; 0 if there was nothing to solve."""
         return self.attempts[-1].outer_iterations if self.attempts else 0
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """x, so that NumPy's functions take an answer where they take an array."""
+        return np.array(self.x, dtype=dtype, copy=copy)
+
     @abstractmethod
     def _trust(self) -> list[str]:
         """How far x is to be trusted, in sentences."""

@@ -32,11 +32,10 @@ from roundwise.backends.real_form import OVER_ROOT_2, ROOT_2
 from roundwise.features.probe import looks_positive_definite
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic, spinning_threads_aside
-from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.express_structured import ACCEPTED, NO_STRUCTURE, UNKNOWN, solve_permuted
 from roundwise.solver.inputs import answer_dtype
-from roundwise.solver.policy_argument import default_policy
+from roundwise.solver.prepare import AT_ONCE, Wanted
 from roundwise.solver.solution import Solution
 from roundwise.solver.system import AS_LARGE, joined_parts, split_parts
 from roundwise.solver.trust.examining import FEW_DIGITS, SUSPICIOUS, knowledge_of
@@ -54,9 +53,6 @@ MODERATE = 1e-100, 1e100
 
 MOST_KNOWN = 4096
 """Entries of `memo`, so that a program with ever new shapes does not fill the memory."""
-
-AT_ONCE = "FP64 at once: for so small a system, deciding takes longer than lower precision gains."
-"""Why a small system is solved without a decision."""
 
 BLOCK_SHARE, LEAST_BLOCK, LARGEST_BLOCK = 0.6, 2, 256
 """What sums of blocks in a residual may add to a backward error, as a share of the tolerance, and
@@ -110,6 +106,8 @@ class ExpressAnswer(NamedTuple):
     """Whether x is right to a few units in the last place."""
     structure: Found = UNKNOWN
     """What was known of the zeros of A, for other methods than LU."""
+    factors: Any = None
+    """`SparseFactors` that may serve the next matrix, where the call has made some."""
 
 
 class ExpressFactors(Protocol):
@@ -132,23 +130,22 @@ class ExpressFactors(Protocol):
         """
 
 
-memo: dict[Any, Known | None] = {}
-"""By shapes, types and tolerance; None for systems that are not for one call. Nothing in it depends
-on the machine or on threads; `memo.clear()` only frees memory."""
+memo: dict[Any, Any] = {}
+"""What shapes, types and what is asked say of an express call, of any kind of system; None for
+those that are not for one. `memo.clear()` only frees memory."""
 
 
-def express(
-    A: Any,
-    b: Any,
-    tol: float | None,
-    bound: float | None = None,
-    factor: str = FP64.name,
-    forward: bool = False,
-    structure: Found | None = None,
-) -> ExpressAnswer | None:
-    """What `attempt` accepts; None for all else."""
-    found = attempt(A, b, tol, bound, factor, forward, structure)
-    return found if isinstance(found, ExpressAnswer) else None
+def remembered(make: Callable[..., Any], *key: Any) -> Any:
+    """``make(*key)``, made once for each key; what makes others has keys of another length."""
+    try:
+        return memo[key]
+    except KeyError:
+        pass
+    if len(memo) >= MOST_KNOWN:
+        memo.clear()
+    with ieee_arithmetic():  # the gate of a thread that rounds upwards is not that of the next
+        made = memo[key] = make(*key)
+    return made
 
 
 class Refused(NamedTuple):
@@ -156,13 +153,13 @@ class Refused(NamedTuple):
 
     method: str = "lu"
 
-    def outcome(self, factor: Any, forward: bool, seconds: float) -> Outcome:
+    def outcome(self, wanted: Wanted, seconds: float) -> Outcome:
         """The first attempt of whoever goes on."""
         return Outcome(
             OutcomeStatus.STAGNATED,
             None,
             reason="in one call, x did not pass the gate, or showed signs of few right digits",
-            action=express_action(factor, forward, self.method).text,
+            action=express_action(wanted.factor, wanted.forward, self.method).text,
             arithmetic="native",
             seconds=seconds,
         )
@@ -171,33 +168,19 @@ class Refused(NamedTuple):
 REFUSED = Refused()
 
 
-def attempt(
-    A: Any,
-    b: Any,
-    tol: float | None,
-    bound: float | None = None,
-    factor: str = FP64.name,
-    forward: bool = False,
-    structure: Found | None = None,
-) -> ExpressAnswer | Refused | None:
-    """A system by one call, if n < bound or A is a band or triangle; None if it is no such system.
+def attempt(A: Any, b: Any, wanted: Wanted) -> ExpressAnswer | Refused | None:
+    """A dense system by one call, if it is small or A a band or triangle; None if it is neither.
 
-    Dense A and b are NumPy's own arrays: others give None, and never an error. `bound` is the
-    `express_below` of a policy, None for that of the default one. `factor` is the format of the
-    factors, FP64 or one below; with `forward`, x itself is right to a few units in the last place.
-    `structure` is what is known of A's zeros, `UNKNOWN` if they are to be looked for; with None,
-    and with `forward`, bands and triangles are left to the general path. Sparse systems:
-    `express_sparse.py`.
+    A and b are NumPy's own arrays: others give None, and never an error. Where x itself is to be
+    right, bands and triangles are left to the general path. Sparse systems: `express_sparse.py`.
     """
     if not type(A) is type(b) is np.ndarray:
         return None
-    known = known_of(A.shape, A.dtype, b.shape, b.dtype, tol, factor, forward)
+    known = known_of(A.shape, A.dtype, b.shape, b.dtype, *wanted[:3])
     if known is None:
-        return _converted(A, b, tol, bound, factor, forward, structure)
-    structure = None if forward else structure
-    below = bound is None and known.size < ALWAYS_SMALL
-    below = below or known.size < (default_policy().express_below if bound is None else bound)
-    look = structure == UNKNOWN
+        return _converted(A, b, wanted)
+    structure = None if wanted.forward else wanted.zeros
+    below, look = wanted.takes(known.size), structure == UNKNOWN
     if structure is not None and not (look and below and known.is_compiled):
         found = _structured(A, b, known, structure)
         if found is not None:
@@ -264,21 +247,18 @@ def without_witness(x: Array, b: Array) -> Array:
     return x[:, 0].copy() if b.ndim == 1 else x[..., :-1].copy()
 
 
-def _converted(
-    A: Array,
-    b: Array,
-    tol: float | None,
-    bound: float | None,
-    factor: str,
-    forward: bool,
-    structure: Found | None,
-) -> ExpressAnswer | Refused | None:
+def _converted(A: Array, b: Array, wanted: Wanted) -> ExpressAnswer | Refused | None:
     """The same for numbers of other types that double precision can hold, integers for example."""
     if A.dtype in EXPRESS_TYPES and b.dtype in EXPRESS_TYPES:
         return None  # the shapes are no system's
-    if not all(np.can_cast(array.dtype, np.complex128) for array in (A, b)):
+    if not (is_held(A.dtype) and is_held(b.dtype)):
         return None
-    return attempt(as_known_type(A), as_known_type(b), tol, bound, factor, forward, structure)
+    return attempt(as_known_type(A), as_known_type(b), wanted)
+
+
+def is_held(dtype: Any) -> bool:
+    """Whether double precision holds numbers of this type, real or complex ones."""
+    return dtype in EXPRESS_TYPES or np.can_cast(dtype, np.complex128)
 
 
 def as_known_type(A: Array) -> Array:
@@ -288,6 +268,11 @@ def as_known_type(A: Array) -> Array:
         return A.astype(native, copy=False)
     with ieee_arithmetic():
         return A.astype(np.complex128 if A.dtype.kind == "c" else np.float64)
+
+
+def answered(found: Any) -> ExpressAnswer | None:
+    """What came of an attempt, if that is an answer."""
+    return found if isinstance(found, ExpressAnswer) else None
 
 
 def solution_of(
@@ -348,7 +333,8 @@ def _measured(answer: ExpressAnswer, A: Any, b: Array, tol: float | None) -> flo
     """The backward error of an answer, computed again; NaN if A, b or x has changed."""
     dense = as_known_type(A)
     b = as_known_type(b)
-    known = _known(dense.shape, dense.dtype, b.shape, b.dtype, tol, answer.factor, answer.forward)
+    asked = tol, answer.factor, answer.forward
+    known = known_of(dense.shape, dense.dtype, b.shape, b.dtype, *asked)
     found: ExpressAnswer | Refused | None = None
     if known is not None:
         is_lu = answer.method == "lu"
@@ -393,15 +379,8 @@ def suspicious_ratio(n: int, factor: str, forward: bool = False) -> float:
 
 def known_of(*key: Any) -> Known | None:
     """What shapes, types, tolerance and format say (see `_known`); None if that is no system."""
-    try:
-        return memo[key]
-    except KeyError:
-        pass
-    if len(memo) >= MOST_KNOWN:
-        memo.clear()
-    with ieee_arithmetic():  # the gate of a thread that rounds upwards is not that of the next
-        known = memo[key] = _known(*key)
-    return known
+    known: Known | None = memo.get(key)  # first: small systems take microseconds
+    return remembered(_known, *key) if known is None else known
 
 
 def _known(
@@ -463,7 +442,7 @@ def answer_of(lu: VerifiedLU, b: Array, known: Known, trans: str = "N") -> Expre
         return None
     x = joined_parts(found.x, b.shape) if split else found.x
     error, ratio = known.unit * found.error, lu.pivot_ratio
-    return ExpressAnswer(x, error, known.tolerance, ratio, "lu", FP64.name, found.corrections)
+    return ExpressAnswer(x, error, known.tolerance, ratio, "lu", known.factor, found.corrections)
 
 
 def in_double(A: Array) -> Array:
@@ -501,28 +480,21 @@ class StackAnswers(NamedTuple):
 
 
 def express_stack(
-    stack: Stack,
-    tol: float | None,
-    factor: str = FP64.name,
-    forward: bool = False,
-    kept: _kernels.ExpressFactors | None = None,
+    stack: Stack, wanted: Wanted, kept: _kernels.ExpressFactors | None = None
 ) -> StackAnswers | None:
     """A stack, not empty, by one call, which shares the systems among threads.
 
     None if types and shapes are not for it. `kept` are factors of A.
     """
     A, B = stack.A, stack.B
-    known = known_of(A.shape[1:], A.dtype, B.shape[1:], B.dtype, tol, factor, forward)
+    known = known_of(A.shape[1:], A.dtype, B.shape[1:], B.dtype, *wanted[:3])
     if known is None:
         return None
-    given_B = with_witness(B, factor)
+    given_B = with_witness(B, wanted.factor)
     X = np.empty((stack.systems, *given_B.shape[1:]), known.dtype)
-    errors = np.empty(stack.systems)
-    given, rest = (
-        (given_B, *stack.places, X, errors),
-        known.arguments if kept is None else known.rest,
-    )
-    asked: tuple[Any, ...] = (*rest, factorization_threads())
+    errors, threads = np.empty(stack.systems), factorization_threads()
+    given: tuple[Any, ...] = (given_B, *stack.places, X, errors)
+    asked: tuple[Any, ...] = (*(known.arguments if kept is None else known.rest), threads)
     if kept is None:
         refused = _kernels.express_solve_stack(A, *given, *asked)
     else:

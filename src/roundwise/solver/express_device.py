@@ -8,7 +8,6 @@ go on to the general path, which finds out why and says so.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from roundwise.features.probe import device_row_features
 from roundwise.formats import FP64
 from roundwise.policies.device import DevicePolicy
 from roundwise.solver.decide import looks_definite
+from roundwise.solver.express import remembered
 from roundwise.solver.factored import MOST_STEPS
 from roundwise.solver.inputs import BLOCK
 from roundwise.solver.places import Place, memory_needed
@@ -57,7 +57,7 @@ def express_on_device(A: Any, b: Any, options: Options, place: Place) -> tuple[A
         looked = device_row_features(A)
         action = _chosen(policy, n, columns, definite, looked)
     else:
-        action = _chosen_unseen(policy, n, columns, definite)
+        action = remembered(_chosen, policy, n, columns, definite)
     hides = action.method == "cholesky" and n <= PROVED_UP_TO  # it has no pivots that would tell
     if action[0] != FP64 or hides or memory_needed(action, n) > place.memory_free:
         return None, looked
@@ -100,14 +100,10 @@ def _solved(A: Any, b: Any, action: Action, norm: float, tol: float | None, plac
     return found.X[:, 0] if b.ndim == 1 else found.X
 
 
-def _chosen(policy: DevicePolicy, n: int, columns: int, definite: bool, rows: Looked) -> Action:
-    """What is tried first."""
+def _chosen(
+    policy: DevicePolicy, n: int, columns: int, definite: bool, rows: Looked | None = None
+) -> Action:
+    """What is tried first; where no row of A is looked at, it depends on shapes alone."""
     known: Looked = {"n": n, "columns": columns, "looks_positive_definite": definite}
-    state = policy.state(DEVICE_CONTEXT.vector(known | rows))
+    state = policy.state(DEVICE_CONTEXT.vector(known | (unread(n) if rows is None else rows)))
     return policy.space[policy.rank(state).first]
-
-
-@lru_cache(maxsize=4096)
-def _chosen_unseen(policy: DevicePolicy, n: int, columns: int, definite: bool) -> Action:
-    """The same where no row of A is looked at."""
-    return _chosen(policy, n, columns, definite, unread(n))

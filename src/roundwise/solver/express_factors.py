@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 import roundwise._kernels as _kernels
+from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.verified_lu import VerifiedLU
+from roundwise.backends.native.small_sparse import random_vector
 from roundwise.backends.native.structured import (
     LOWER,
     NONE,
@@ -18,7 +20,7 @@ from roundwise.backends.native.structured import (
     triangular_orders,
 )
 from roundwise.features.probe import looks_positive_definite
-from roundwise.formats import FP64
+from roundwise.formats import FP32, FP64
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic, spinning_threads_aside
 from roundwise.solver.decide import STRUCTURED_FROM
 from roundwise.solver.express import (
@@ -29,14 +31,17 @@ from roundwise.solver.express import (
     answer_of,
     as_known_type,
     has_structure,
-    in_double,
+    is_held,
     known_of,
     suspicious_ratio,
     with_witness,
     without_witness,
 )
 from roundwise.solver.express_structured import ACCEPTED, UNKNOWN
+from roundwise.solver.prepare import Wanted
 from roundwise.solver.system import AS_LARGE
+
+SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
 
 
 class DenseFactors:
@@ -48,19 +53,18 @@ class DenseFactors:
 
     method, structure = "lu", UNKNOWN
 
-    def __init__(
-        self, A: Array, tol: float | None, factor: str, forward: bool, own: bool = False
-    ) -> None:
+    def __init__(self, A: Array, wanted: Wanted, own: bool = False) -> None:
         self.A = A if own else A.copy()
-        self._tol, self.factor, self._forward = tol, factor, forward
+        self._wanted, self.factor = wanted, wanted.factor
         self._form = as_known_type(self.A)
-        self._kept = self._made(suspicious_ratio(len(A), factor, forward), scaled=False)
+        ratio = suspicious_ratio(len(A), wanted.factor, wanted.forward)
+        self._kept = self._made(ratio, scaled=False)
         self._scaled: Any = None
         self._across: DenseFactors | None = None
 
     def _made(self, suspicious: float, scaled: bool) -> Any:
-        form, factor = self._form, self.factor
-        return _kernels.express_factorize(form, factor, scaled, suspicious, self._forward, 1)
+        form, factor, forward = self._form, self.factor, self._wanted.forward
+        return _kernels.express_factorize(form, factor, scaled, suspicious, forward, 1)
 
     @property
     def accepted(self) -> bool:
@@ -73,10 +77,9 @@ class DenseFactors:
         if type(b) is not np.ndarray:
             return None
         form = self._form
-        asked = self._tol, self.factor, self._forward
-        known = known_of(form.shape, form.dtype, b.shape, b.dtype, *asked)
+        known = known_of(form.shape, form.dtype, b.shape, b.dtype, *self._wanted[:3])
         if known is None:
-            if not np.can_cast(b.dtype, np.complex128):
+            if not is_held(b.dtype):
                 return None
             converted = as_known_type(b)
             return None if converted is b else self.solve(converted, trans)
@@ -96,10 +99,8 @@ class DenseFactors:
             if status != 0:
                 return None
         x = x if given is b else without_witness(x, b)
-        error *= known.unit
-        return ExpressAnswer(
-            x, error, known.tolerance, ratio, "lu", self.factor, steps, self._forward
-        )
+        told = known.tolerance, ratio, "lu", self.factor, steps, known.forward
+        return ExpressAnswer(x, known.unit * error, *told)
 
     def _solve_across(self, b: Any, trans: Any) -> ExpressAnswer | None:
         """With the transpose; the conjugate transpose solves for conjugate columns."""
@@ -117,17 +118,17 @@ class DenseFactors:
         return found._replace(x=found.x.conj()) if found is not None and conjugate else found
 
     def _transpose(self) -> DenseFactors:
-        return DenseFactors(self.A.T, self._tol, self.factor, self._forward, own=True)
+        return DenseFactors(self.A.T, self._wanted, own=True)
 
 
 class StructuredFactors(DenseFactors):
     """A triangle, perhaps with rows and columns in disorder, or the LU of a band, in FP64."""
 
-    def __init__(self, A: Array, tol: float | None, found: Found, own: bool = False) -> None:
+    def __init__(self, A: Array, wanted: Wanted, found: Found, own: bool = False) -> None:
         self.structure = found
         self._orders: RowsAndColumns | None = None
         self.method = found.method
-        super().__init__(A, tol, FP64.name, False, own)
+        super().__init__(A, Wanted(wanted.tol), own)
 
     def _made(self, suspicious: float, scaled: bool) -> Any:
         found, form = self.structure, self._form
@@ -161,42 +162,60 @@ class StructuredFactors(DenseFactors):
         return ExpressAnswer(x, error, known.tolerance, ratio, *told)
 
     def _transpose(self) -> DenseFactors:
-        return StructuredFactors(self.A.T, self._tol, self.structure.transpose, own=True)
+        return StructuredFactors(self.A.T, self._wanted, self.structure.transpose, own=True)
 
 
 class ThreadedFactors:
-    """LU in FP64 of a dense matrix that several threads factorize: `ExpressFactors`."""
+    """LU of a dense matrix that several threads factorize: `ExpressFactors`.
+
+    In FP64; in FP32 for a matrix of single precision, if it is far from a singular one. The matrix
+    is kept in its own type.
+    """
 
     method, structure = "lu", UNKNOWN
 
-    def __init__(self, A: Array, tol: float | None, own: bool = False) -> None:
+    def __init__(self, A: Array, wanted: Wanted, own: bool = False) -> None:
         form = as_known_type(A)
-        self._dtype, self._tol, self.factor = form.dtype, tol, FP64.name
-        double = in_double(form)
-        self._double = double.copy() if double is A and not own else double
+        self.A = form if own or form is not A else form.copy(order="C")
+        self._tol, self.factor = wanted.tol, FP64.name
         with spinning_threads_aside(len(A)):
-            self._lu = VerifiedLU(self._double)
+            if self.A.dtype in SINGLE and self._suffices(lu := VerifiedLU(self.A, FP32, many=True)):
+                self._lu, self.factor = lu, FP32.name
+            else:
+                self._lu = VerifiedLU(self.A, many=True)
 
-    @property
-    def A(self) -> Array:
-        """The matrix in its type; one of single precision is not kept beside that in double."""
-        return self._double.astype(self._dtype, copy=False)
+    def _suffices(self, lu: VerifiedLU) -> bool:
+        """Whether factors in FP32 leave no doubt that A is regular.
+
+        Neither their pivots nor how much longer ``A^-1 b`` is than b, for a random b, come near to
+        what rounding errors make of a singular matrix.
+        """
+        lost = suspicious_ratio(len(self.A), FP32.name)
+        if not lu.pivot_ratio > lost:
+            return False
+        b = random_vector(len(self.A)).astype(self.A.dtype)
+        found = lu.solve(b, default_tolerance(len(b), FP32))
+        return found is not None and found.stretch * lost < 1.0
 
     @property
     def accepted(self) -> bool:
         """Whether no pivot is zero, suspiciously small, or NaN."""
-        return self._lu.pivot_ratio > suspicious_ratio(len(self._double), self.factor)
+        return self._lu.pivot_ratio > suspicious_ratio(len(self.A), self.factor)
 
     def solve(self, b: Any, trans: Any) -> ExpressAnswer | None:
         names = {"N": "N", "T": "T", "H": "H", 0: "N", 1: "T", 2: "H"}
         if type(b) is not np.ndarray or not isinstance(trans, str | int) or trans not in names:
             return None
-        if not np.can_cast(b.dtype, np.complex128):
+        if not is_held(b.dtype):
             return None
-        shape, b = self._double.shape, as_known_type(b)
-        known = known_of(shape, self._dtype, b.shape, b.dtype, self._tol, self.factor, False)
+        b = as_known_type(b)
+        known = known_of(
+            self.A.shape, self.A.dtype, b.shape, b.dtype, self._tol, self.factor, False
+        )
+        if known is None or (self.factor == FP32.name and known.dtype not in SINGLE):
+            return None  # corrections by factors in FP32 are counted elsewhere (`Factored.count`)
         with ieee_arithmetic():
-            return None if known is None else answer_of(self._lu, b, known, names[trans])
+            return answer_of(self._lu, b, known, names[trans])
 
 
 LOOKED_AT_FROM = 16
@@ -205,47 +224,44 @@ cpp/bindings/express.cpp says why)."""
 
 
 def dense_factors(
-    A: Any,
-    tol: float | None,
-    bound: int,
-    factor: str = FP64.name,
-    forward: bool = False,
-    own: bool = False,
-    structure: Found | None = None,
+    A: Any, wanted: Wanted, own: bool = False
 ) -> DenseFactors | ThreadedFactors | None:
-    """Factors of a dense matrix by one call, if n < bound or if it is a band or triangle.
+    """Factors of a dense matrix by one call, if it is small, or if it is a band or triangle.
 
-    `own`: nobody else has A, so that it need not be copied. `structure` is as for `express`. None
-    if the matrix is refused, or not such.
+    `own`: nobody else has A, so that it need not be copied. None if the matrix is refused, or not
+    such.
     """
     if type(A) is not np.ndarray or A.ndim != 2 or not 0 < len(A) == A.shape[1]:
         return None
-    if not np.can_cast(A.dtype, np.complex128):
+    if not is_held(A.dtype):
         return None
+    structure = wanted.zeros
     if structure == UNKNOWN and len(A) < LOOKED_AT_FROM:
         structure = None
-    if structure is not None and not forward:
+    if structure is not None and not wanted.forward:
         found = look_at(as_known_type(A)) if structure == UNKNOWN else structure
         if found.kind != NONE:
-            with_structure = StructuredFactors(A, tol, found, own)
+            with_structure = StructuredFactors(A, wanted, found, own)
             if with_structure.accepted:
                 return with_structure
             if found.kind != PERHAPS_PERMUTED:
                 return None
     n = len(A)
-    if not (AS_LARGE * n if A.dtype.kind == "c" else n) < bound:
+    # For answers in single precision no lower format than that of A has anything to gain.
+    size = AS_LARGE * n if A.dtype.kind == "c" else n
+    is_plain = not (wanted.is_low or wanted.forward)
+    own_format = A.dtype in SINGLE and is_plain and wanted.takes(0) and size < wanted.most
+    if not (own_format or wanted.takes(size)):
         return None
     look = n >= STRUCTURED_FROM and A.dtype.kind == "f"
     if look and (looks_positive_definite(A) or (structure is None and has_structure(A))):
         return None
-    made = kept_factors(A, tol, factor, forward, own)
+    made = kept_factors(A, wanted, own)
     return made if made.accepted else None
 
 
-def kept_factors(
-    A: Array, tol: float | None, factor: str, forward: bool, own: bool = False
-) -> DenseFactors | ThreadedFactors:
+def kept_factors(A: Array, wanted: Wanted, own: bool = False) -> DenseFactors | ThreadedFactors:
     """Factors of a dense matrix whose order suits one compiled call, or one by several threads."""
-    if len(A) > ONE_THREAD_UP_TO and factor == FP64.name and not forward:
-        return ThreadedFactors(A, tol, own)
-    return DenseFactors(A, tol, factor, forward, own)
+    if len(A) > ONE_THREAD_UP_TO and not (wanted.is_low or wanted.forward):
+        return ThreadedFactors(A, wanted, own)
+    return DenseFactors(A, wanted, own)

@@ -31,12 +31,6 @@ TOLD = {
 """What `assume_a` tells: of a band, that it is worth looking how wide it is."""
 
 
-def told(assume_a: Any, transposed: bool) -> Found | None:
-    """What `assume_a` tells of A's zeros, or of its transpose's; None if it tells another thing."""
-    found = TOLD.get(assume_a) if isinstance(assume_a, str) else None
-    return found.transpose if found is not None and transposed else found
-
-
 ACCEPTED, NO_STRUCTURE = 0, 3
 """The first status is that of an x that has passed the gate; others are refused."""
 

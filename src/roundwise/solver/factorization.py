@@ -25,7 +25,7 @@ from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.climb import climb
 from roundwise.solver.decide import Learn, Plan
 from roundwise.solver.derived import InverseOperator, complex_slogdet, slogdet
-from roundwise.solver.express import AT_ONCE, ExpressAnswer, ExpressFactors, solution_of
+from roundwise.solver.express import ExpressAnswer, ExpressFactors, solution_of
 from roundwise.solver.express_factors import (
     DenseFactors,
     StructuredFactors,
@@ -34,6 +34,7 @@ from roundwise.solver.express_factors import (
 )
 from roundwise.solver.express_structured import UNKNOWN
 from roundwise.solver.factored import Factored, Tried, with_pattern_of
+from roundwise.solver.frameworks import framework_of
 from roundwise.solver.inputs import (
     GivenColumns,
     checked_columns,
@@ -43,7 +44,7 @@ from roundwise.solver.inputs import (
     scaled_blocks,
 )
 from roundwise.solver.places import is_on_device, like_given, on_host
-from roundwise.solver.prepare import BACKEND, PLAIN, Options, prepare
+from roundwise.solver.prepare import AT_ONCE, BACKEND, PLAIN, Options, Wanted, prepare
 from roundwise.solver.solution import Solution, SolveFailed, joined
 from roundwise.solver.stacks import StackedSolution
 from roundwise.solver.system import System, Taken
@@ -328,6 +329,8 @@ class Factorization:
             if found is not None:
                 seconds = perf_counter() - start
                 return self._told(express, found, b, trans, seconds) if full_output else found.x
+        if type(b) is not np.ndarray and (framework := framework_of(b)) is not None:
+            return framework.solve_with(self, b, trans)
         factored = present.factored
         system = factored.matrix
         if system.backend.sparse_on != "cpu" and is_on_device(b):
@@ -568,10 +571,11 @@ def _remade(
     with ieee_arithmetic():
         express: ExpressFactors | None = None
         if A is not None and factor is not None:
+            wanted = Wanted(options.tol, factor, options.forward)
             if structure == UNKNOWN:
-                express = kept_factors(A, options.tol, factor, options.forward)
+                express = kept_factors(A, wanted)
             else:
-                express = StructuredFactors(A, options.tol, structure)
+                express = StructuredFactors(A, wanted, structure)
         F = Factorization(system, plan, options, express=express)
         F._present.made = F._factored.renewed(system, level)
         return F

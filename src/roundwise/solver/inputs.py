@@ -114,7 +114,10 @@ def checked_shapes(A: NDArray[Any], b: NDArray[Any]) -> tuple[tuple[int, ...], N
     columns = b[:, None] if b.ndim == 1 else b
     n, rows = A.shape[-1], columns.shape[-2]
     if rows != n:
-        raise ValueError(f"b has {rows} rows, A has {n}; pass b with {n} rows")
+        remedy = f"pass b with {n} rows"
+        if b.shape == A.shape[:-1]:  # NumPy 2 takes this for columns, too
+            remedy = "for one vector per system pass b[..., None], and take x[..., 0]"
+        raise ValueError(f"b has {rows} rows, A has {n}; {remedy}")
     if A.shape[:-2] == columns.shape[:-2]:
         return A.shape[:-2], columns
     try:
@@ -184,7 +187,28 @@ def _foreign_array(name: str, values: Any) -> NDArray[Any]:
     if getattr(values, "requires_grad", False):
         raise TypeError(f"{name} requires a gradient; pass {name}.detach()")
     speaks_dlpack = hasattr(values, "__dlpack__") and not hasattr(values, "__array__")
-    return np.from_dlpack(values) if speaks_dlpack else np.asarray(values)
+    try:
+        return np.from_dlpack(values) if speaks_dlpack else np.asarray(values)
+    except (TypeError, BufferError) as error:
+        raise TypeError(f"{name} is no array that NumPy reads; {_remedy(name, values)}") from error
+
+
+def _remedy(name: str, values: Any) -> str:
+    """What to pass instead of an object that NumPy refuses to convert."""
+    kind, layout = type(values), str(getattr(values, "layout", ""))
+    if "sparse" in layout:  # torch's
+        return (
+            f"it is a torch tensor of layout {layout}: with S = {name}.to_sparse_csr(), pass "
+            "scipy.sparse.csr_array((S.values(), S.col_indices(), S.crow_indices()), S.shape)"
+        )
+    if "bfloat16" in str(getattr(values, "dtype", "")):
+        return f"NumPy has no bfloat16: pass {name}.float()"
+    if "Tracer" in kind.__name__:
+        return (
+            f"jax.jit, grad or vmap has put a {kind.__name__} in its place: call it outside of "
+            "them, or through jax.pure_callback"
+        )
+    return f"it is of type {kind.__name__}: convert it to a NumPy array or a SciPy sparse array"
 
 
 def float64_form(A: NDArray[Any]) -> Array:

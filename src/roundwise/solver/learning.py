@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from roundwise.algorithms import Outcome
 from roundwise.backends import Backend
 from roundwise.policies import Memory, NeighbourPolicy, OnlinePolicy, Ranking
+from roundwise.policies.bandit import counted
 from roundwise.policies.base import Learn
 from roundwise.policies.device import DeviceLearner
 from roundwise.policies.online import Decision
@@ -25,7 +26,7 @@ from roundwise.solver.policy_argument import (
     device_policy,
     parse_policy,
 )
-from roundwise.solver.prepare import Accuracy, Options
+from roundwise.solver.prepare import Accuracy, Asked, Options
 from roundwise.solver.solution import SolveFailed
 from roundwise.solver.stacks import StackedFactorization
 from roundwise.solver.structures import Structure
@@ -136,12 +137,12 @@ class Solver:
         array([0.09090909, 0.63636364])
         """
         options = Options.checked(tol, assume_a, accuracy, lower, transposed)
+        given = A, b, full_output, device, self._patterns
         if self._learner is None or accuracy == "forward":
-            given = (self._asker, A, b, options)
-            return solve_system(*given, full_output, device, self._patterns)
+            return solve_system(Asked(self._asker, options), *given)
         lessons = _Lessons(self._learner, self._device_learner, may_explore=True)
         try:
-            return solve_system(lessons, A, b, options, full_output, device, self._patterns)
+            return solve_system(Asked(lessons, options), *given)
         except SolveFailed as failure:
             lessons.failed(failure.attempts)
             raise
@@ -215,7 +216,7 @@ class Solver:
         asker: Any = self._asker
         if self._learner is not None and accuracy != "forward":
             asker = _Lessons(self._learner, self._device_learner, may_explore=False)
-        return factor_system(asker, A, options, columns, device)
+        return factor_system(Asked(asker, options), A, columns, device)
 
     def summary(self) -> str:
         """What was learned, as a table: relative times and solves, by system and first action.
@@ -265,10 +266,12 @@ class Solver:
         if self._learner is None:
             return f"Solver({self._asker!r}, learn=False)"
         account, memory = self._learner.account, self._learner.memory.path
-        kept = "" if memory is None else f", memory={str(memory)!r}"
+        solves = counted(account.solves, "solve")
+        if memory is None:
+            return f"Solver({solves}, {account.in_words})"
         return (
-            f"Solver({account.solves} solves learned from, {account.seconds:.3g} s, thereof "
-            f"{account.exploring:.2g} s to explore{kept})"
+            f"Solver({self._learner.solves_remembered} solves remembered in {str(memory)!r}; "
+            f"{solves} here, {account.in_words})"
         )
 
 

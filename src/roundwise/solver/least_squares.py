@@ -5,13 +5,14 @@ plan = decide(system, policy)    # the ladder of actions, and why
 answer = climb(system, plan)     # run, judge by the gate, take the next
 returned(answer.x, A, b)         # the kind of b
 
-Before them stands one look-up (`memo`): where the shape alone settles that QR comes first, one
-compiled call does it all. What it refuses is the ladder's first rung, failed.
+Before them stands one look-up (`express.memo`): where the shape alone settles that QR comes first,
+one compiled call does it all. What it refuses is the ladder's first rung, failed.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from time import perf_counter
@@ -49,7 +50,10 @@ from roundwise.algorithms.stage import Stages
 from roundwise.backends.native import exact
 from roundwise.formats import FP32
 from roundwise.machine.threads import ieee_arithmetic
+from roundwise.methods.tall import TALL
 from roundwise.solver.decide import Plan
+from roundwise.solver.express import remembered
+from roundwise.solver.frameworks import framework_of
 from roundwise.solver.places import Place, place_of, returned
 from roundwise.solver.policy_argument import DEFAULT, Start, parse_policy
 from roundwise.solver.prepare import BACKEND
@@ -57,7 +61,6 @@ from roundwise.solver.solution import LeastSquaresSolution, SolveFailed
 from roundwise.solver.tall import (
     BY_SVD,
     TallSystem,
-    answer_dtype,
     decide,
     decided_by_shape,
     is_native_float,
@@ -133,10 +136,11 @@ def lstsq(
     """
     tried: list[Tried] = []
     if type(A) is type(b) is np.ndarray and device is None:
-        try:
-            known = memo[A.shape, A.dtype, b.shape, b.dtype, rcond, tol, policy]
-        except (KeyError, TypeError):  # unseen, or a policy that is no text
-            known = _remembered(A, b, rcond, tol, policy)
+        known: Known | None = None
+        if type(policy) is str:
+            with suppress(TypeError):  # of what is no number; `prepare` says so
+                asked = A.shape, A.dtype, b.shape, b.dtype, rcond, tol, policy
+                known = remembered(_known, *asked, tuple(TALL))
         if known is not None:
             tried = known.run(A, b)
             if tried[-1].found.accepted:
@@ -144,6 +148,10 @@ def lstsq(
                     return tried[-1].found.x
                 with ieee_arithmetic():
                     return known.solution(tried)
+    elif (framework := framework_of(A, b)) is not None:
+        return framework.lstsq_followed(
+            A, b, rcond, tol=tol, policy=policy, full_output=full_output, device=device
+        )
     elif (place := place_of(A, b, device)) is not None:
         return _on_device(A, b, (tol, rcond), parse_policy(policy, LsIR), full_output, place)
     with ieee_arithmetic():
@@ -237,49 +245,35 @@ class Known(NamedTuple):
         return _solution_at_once(tried[-1], self.plan.reason, outcomes, timings)
 
 
-memo: dict[Any, Known | None] = {}
-"""By shapes, types and options; None for problems that are not for one call. `memo.clear()` lets a
-machine that was calibrated meanwhile decide again."""
-
-MOST_KNOWN = 4096
-"""Entries of `memo`, so that a program with ever new shapes does not fill the memory."""
-
-
-def _remembered(
-    A: NDArray[Any], b: NDArray[Any], rcond: Any, tol: Any, policy: Any
-) -> Known | None:
-    numbers = all(value is None or type(value) is float for value in (rcond, tol))
-    if not (numbers and isinstance(policy, str)):
-        return None  # the four steps take any numbers, and refuse what are none
-    if len(memo) >= MOST_KNOWN:
-        memo.clear()
-    with ieee_arithmetic():  # the gate of a thread that rounds upwards is not that of the next
-        known = _known(A, b, rcond, tol, policy)
-    memo[A.shape, A.dtype, b.shape, b.dtype, rcond, tol, policy] = known
-    return known
-
-
 def _known(
-    A: NDArray[Any], b: NDArray[Any], rcond: float | None, tol: Any, policy: str
+    shape: tuple[int, ...],
+    A_dtype: Any,
+    b_shape: tuple[int, ...],
+    b_dtype: Any,
+    rcond: float | None,
+    tol: float | None,
+    policy: str,
+    methods: tuple[str, ...],
 ) -> Known | None:
-    """None, too, for what `prepare` refuses."""
-    fits = A.ndim == 2 and b.ndim in (1, 2) and A.size and b.size and len(b) == len(A)
-    if not (fits and all(array.dtype.kind in "fiub" for array in (A, b))):
+    """None for what is not for one call, or what `prepare` refuses."""
+    if not all(value is None or type(value) is float for value in (rcond, tol)):
+        return None  # the four steps take any numbers, and refuse what are none
+    fits = len(shape) == 2 and len(b_shape) in (1, 2) and b_shape[0] == shape[0]
+    if not fits or 0 in (*shape, *b_shape) or not 0 <= (rcond or 0.0) < 1:
         return None
-    if any(array.dtype.itemsize > 8 for array in (A, b)) or not 0 <= (rcond or 0.0) < 1:
+    if any(dtype.kind not in "fiub" or dtype.itemsize > 8 for dtype in (A_dtype, b_dtype)):
         return None
-    asker, dtype = parse_policy(policy, LsIR), answer_dtype(A, b)
+    asker, single = parse_policy(policy, LsIR), A_dtype == b_dtype == np.float32
     start = None if asker is DEFAULT else asker.on(BACKEND)
     if not (start is None or isinstance(start, Start)):
         return None
-    columns = b.shape[1] if b.ndim == 2 else 1
-    plan = decided_by_shape(start, A.shape, columns, False, dtype == np.float32)
+    plan = decided_by_shape(start, shape, b_shape[1] if len(b_shape) == 2 else 1, False, single)
     if not runs_at_once(plan.ladder[0]):
         return None
-    compiled = tuple(takewhile(runs_at_once, plan.ladder))
-    limits = limits_of(A.shape, dtype, tol, rcond)
-    rungs = tuple((action, _gate_for(action, *limits, A.shape)) for action in compiled)
-    converted = [None if is_native_float(one.dtype) else np.float64 for one in (A, b)]
+    dtype = np.float32 if single else np.float64
+    compiled, limits = takewhile(runs_at_once, plan.ladder), limits_of(shape, dtype, tol, rcond)
+    rungs = tuple((action, _gate_for(action, *limits, shape)) for action in compiled)
+    converted = [None if is_native_float(one) else np.float64 for one in (A_dtype, b_dtype)]
     return Known(plan, rungs, dtype, (converted[0], converted[1]))
 
 

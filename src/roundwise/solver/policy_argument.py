@@ -68,11 +68,6 @@ class Start:
             return default_policy().express_below
         return LOW_AT_ONCE_BELOW if first[0] in get_backend("native").formats() else 0
 
-    @property
-    def express_format(self) -> str:
-        """The format of its factors."""
-        return self.actions[0][0].name
-
     def on(self, backend: Backend) -> Start:
         # What complex and sparse systems lack is raised to the next format that they have.
         known = get_backend("native").formats() if backend.on_host else backend.formats()

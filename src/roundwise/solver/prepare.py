@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from roundwise._csr import canonical_csr, checked_sparse
+from roundwise._forking import cached_property
 from roundwise.algorithms.scaling import NOT_FINITE, ScaledMatrix, is_moderate, moderate
 from roundwise.backends import Backend, NativeBackend
 from roundwise.backends.arrays import is_sparse
+from roundwise.backends.native.structured import Found
 from roundwise.backends.real_form import (
     OVER_ROOT_2,
     RealForm,
@@ -29,6 +31,9 @@ from roundwise.backends.real_form import (
     expanded_block,
 )
 from roundwise.features.probe import cholesky_from
+from roundwise.formats import FP32, FP64, FP64X2
+from roundwise.policies.neighbours import ALWAYS_SMALL
+from roundwise.solver.express_structured import TOLD, UNKNOWN
 from roundwise.solver.inputs import (
     check_complex,
     check_dtype,
@@ -40,6 +45,7 @@ from roundwise.solver.inputs import (
     zeros_of_shape,
 )
 from roundwise.solver.places import Place
+from roundwise.solver.policy_argument import DEFAULT, Asker, Start, at_least, parse_policy
 from roundwise.solver.structures import checked_name, named_part
 from roundwise.solver.system import ComplexSystem, ExpandedSystem, System
 
@@ -73,10 +79,6 @@ class Options:
         structure = None if assume_a is None else checked_name(assume_a)
         return cls(checked_tolerance(tol), structure, accuracy, lower, transposed)
 
-    def express_below(self, bound: int) -> int:
-        """Systems with fewer unknowns are solved by the express call; the policy has `bound`."""
-        return min(bound, cholesky_from()) if self.definite else bound
-
     @property
     def forward(self) -> bool:
         """Whether x itself is to be right to a few units in the last place."""
@@ -104,6 +106,131 @@ class Options:
 
 
 PLAIN = Options()
+
+AT_ONCE = "FP64 at once: for so small a system, deciding takes longer than lower precision gains."
+"""Why a small system is solved without a decision."""
+
+
+class Wanted(NamedTuple):
+    """What an express call is to do, besides what shapes and types say."""
+
+    tol: float | None = None
+    factor: str = FP64.name  # the format of the factors
+    forward: bool = False  # whether x itself is to be right to the last place
+    zeros: Found | None = None
+    """What is known of a dense A's zeros, `UNKNOWN` if they are to be looked for; with None bands
+    and triangles are left to the policy."""
+    transposed: bool = False  # whether the call is to read the transpose: of a sparse A
+    asker: Asker = DEFAULT
+    small: float = ALWAYS_SMALL  # dense systems with fewer unknowns are taken without a question
+    most: float = math.inf  # others only with fewer than that
+    reason: str = AT_ONCE
+
+    @property
+    def is_low(self) -> bool:
+        return self.factor != FP64.name
+
+    def takes(self, size: float) -> bool:
+        """Whether a dense system with so many unknowns is solved by LU at once."""
+        return size < self.small or size < min(self.most, self.asker.express_below)
+
+
+class Asked:
+    """A policy and options, checked, and what they ask of express calls."""
+
+    def __init__(self, asker: Asker, options: Options) -> None:
+        self.asker, self.options = asker, options
+
+    @cached_property
+    def dense(self) -> Wanted:
+        """What is asked of a dense system, or of each in a stack."""
+        asker, options = self.asker, self.options
+        is_start = isinstance(asker, Start)
+        zeros: Found | None = TOLD.get(options.structure or "", UNKNOWN)
+        if options.definite is not None or not asker.looks_for_structure:
+            zeros = None  # not to be looked for, or left to the policy
+        most: float = math.inf
+        if options.definite:  # and where the caller names a format, it is meant for Cholesky
+            most = 0 if is_start else cholesky_from()
+        return Wanted(
+            options.tol,
+            asker.actions[0][0].name if isinstance(asker, Start) else FP64.name,
+            options.forward,
+            zeros.transpose if zeros is not None and options.transposed else zeros,
+            asker=asker,
+            small=ALWAYS_SMALL if asker is DEFAULT else 0,
+            most=most,
+            reason=self._reason(),
+        )
+
+    @cached_property
+    def sparse(self) -> Wanted | None:
+        """What is asked of a sparse one; None if the policy decides, or its action does.
+
+        Formats that sparse factors do not have are raised.
+        """
+        asker, options, factor = self.asker, self.options, FP64
+        if options.sparse_on != "cpu" or not (isinstance(asker, Start) or asker.express_below):
+            return None
+        if isinstance(asker, Start):
+            first, residual = asker.actions[0], FP64X2 if options.forward else FP64
+            if first.method or first[1:3] != (FP64, FP64) or first[3] not in (FP64, residual):
+                return None
+            if options.definite:
+                return None  # the format is meant for Cholesky
+            factor = at_least(first[0], (FP32, FP64))
+        small = math.inf if factor != FP64 else self.dense.small
+        return Wanted(
+            *(options.tol, factor.name, options.forward, None, options.transposed, asker, small),
+            reason=self._reason(factor.name),
+        )
+
+    def _reason(self, factor: str = "") -> str:
+        asker = self.asker
+        if not isinstance(asker, Start):
+            return AT_ONCE
+        reason = f"You asked for {asker.text} first."
+        if factor and asker.actions[0][0].name != factor:
+            reason += f" lu does not run in it here: {factor} instead."
+        return reason
+
+    def takes(self, A: Any) -> bool:
+        """Whether an express call may take a dense A as it is given.
+
+        Otherwise only a part of it is meant, which the call would not know of.
+        """
+        structure = self.options.structure
+        if structure in (None, "general"):
+            return True
+        return (
+            structure in TOLD
+            and self.asker.looks_for_structure
+            and A.ndim == 2
+            and not (self.options.forward)
+        )
+
+    @cached_property
+    def rest(self) -> Asked:
+        """What is left to ask once `Options.meant` has returned the matrix."""
+        return Asked(self.asker, self.options.rest)
+
+
+def asked_of(policy: Any, *options: Any) -> Asked:
+    """What `solve` is asked for; `options` are the arguments of `Options.checked`."""
+    if type(policy) is str and not policy.endswith(".json"):  # what a file says may change
+        try:
+            return _known_words(policy, *options)
+        except TypeError:  # some option cannot be hashed: it is refused, with its name
+            pass
+    return _asked_of(policy, *options)
+
+
+def _asked_of(policy: Any, *options: Any) -> Asked:
+    checked = Options.checked(*options)
+    return Asked(parse_policy(policy), checked)
+
+
+_known_words = lru_cache(maxsize=256)(_asked_of)
 
 
 def checked_tolerance(tol: Any) -> float | None:

@@ -135,15 +135,14 @@ class Solution(VerifiedAnswer):
         Examples
         --------
         >>> solution = rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0], full_output=True)
-        >>> "passed the gate" in solution.explain()
+        >>> "Verified: x solves exactly a system within" in solution.explain()
         True
         """
         lines = [self.decision]
         lines += [_in_words(attempt) for attempt in self.attempts]
         lines.append(
-            f"The answer's backward error {self.backward_error:.1e} passed the gate of "
-            f"{self.tolerance:.1e}: it solves a system that differs from yours by no more than "
-            "that, relative to its norm."
+            f"Verified: x solves exactly a system within {self.backward_error:.1e} (relative) of "
+            f"yours; the limit is {self.tolerance:.1e}."
         )
         if self.accuracy == "forward":
             lines.append(
@@ -279,8 +278,8 @@ class LeastSquaresSolution(VerifiedAnswer):
         """The story of this solve in plain words."""
         lines = [self.decision, *(_least_squares_in_words(one) for one in self.attempts)]
         lines.append(
-            f"The answer passed the gate: changing A and b by {self.backward_error:.1e} of their "
-            f"norms makes it exact; up to {self.tolerance:.1e} is accepted."
+            f"Verified: x is an exact least squares solution for A and b within "
+            f"{self.backward_error:.1e} (relative) of yours; the limit is {self.tolerance:.1e}."
         )
         lines += [*self._trust(), self._time()]
         return "\n".join(lines)

@@ -21,11 +21,10 @@ import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.arrays import array_module, on_host
 from roundwise.backends.cuda import stacks as on_device
+from roundwise.features.probe import cholesky_from
 from roundwise.formats import FP64
 from roundwise.machine.threads import factorization_threads, ieee_arithmetic
-from roundwise.policies.neighbours import ALWAYS_SMALL
 from roundwise.solver.express import (
-    AT_ONCE,
     EXPRESS_TYPES,
     ExpressAnswer,
     Stack,
@@ -33,12 +32,15 @@ from roundwise.solver.express import (
     as_known_type,
     express_stack,
     is_compiled,
+    is_held,
     known_of,
     solution_of,
     suspicious_ratio,
 )
+from roundwise.solver.frameworks import framework_of
 from roundwise.solver.inputs import checked_shapes, dense_array, is_transposed
 from roundwise.solver.places import Place
+from roundwise.solver.prepare import Wanted
 from roundwise.solver.solution import Solution, SolveFailed
 
 Array = NDArray[Any]
@@ -46,22 +48,19 @@ Solve = Callable[[Array, Array], Any]
 
 
 class AtOnce(NamedTuple):
-    """Which systems of a stack are solved together by one compiled call, and how."""
+    """What is asked of a stack whose small systems are solved together, and where."""
 
-    tol: float | None
-    bound: int  # those with n < bound
-    factor: str  # the format of their factors
-    forward: bool  # whether x itself is to be right to the last place
-    reason: str
+    wanted: Wanted
     place: Place | None = None  # the GPU that solves them; None for the processor
 
     def suits(self, A: Array, b: Array) -> bool:
-        """Whether systems of A and b are small enough for that."""
-        n = A.shape[-1]
+        """Whether one call solves systems of A and b."""
+        n, wanted = A.shape[-1], self.wanted
         if self.place is None:
-            return n < self.bound and is_compiled(n, A, b)
-        most: int = on_device.largest("c" in (A.dtype.kind, b.dtype.kind))
-        return bool(n < self.bound and n <= most)
+            return wanted.takes(n) and n < cholesky_from() and is_compiled(n, A, b)
+        # One kernel with FP64 factors, for all that it has room for.
+        is_meant = wanted.takes(0) and not (wanted.is_low or wanted.forward)
+        return is_meant and n <= int(on_device.largest("c" in (A.dtype.kind, b.dtype.kind)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +107,10 @@ class StackedSolution:
             return parts
 
         return StackedSolution(back(self.x), made)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All answers, so that NumPy's functions take them as an array."""
+        return np.array(self.x, dtype=dtype, copy=copy)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _with_stories, (self.x, self.parts)
@@ -252,20 +255,19 @@ class _Together:
 
     def _told(self, others: dict[int, Solution]) -> NDArray[Any]:
         X, errors, _, tolerance = self._found
-        errors, place = on_host(errors), self._at_once.place
-        parts, tol = np.empty(len(X), dtype=object), self._at_once.tol
+        errors, (wanted, place) = on_host(errors), self._at_once
+        parts, tol = np.empty(len(X), dtype=object), wanted.tol
         for i, x in enumerate(X):
             if i in others:
                 parts[i] = others[i]
                 continue
-            at_once = self._at_once
-            known = float(errors[i]), tolerance, math.nan, "lu", at_once.factor
-            answer = ExpressAnswer(x, *known, forward=at_once.forward)
-            system, reason = self._system(i), self._at_once.reason
-            again, arithmetic = None, "native"
+            known = float(errors[i]), tolerance, math.nan, "lu", wanted.factor
+            answer, system = ExpressAnswer(x, *known, forward=wanted.forward), self._system(i)
+            again, where = None, "native"
             if place is not None:
-                again, arithmetic = again_alone(*system, place, tol), place.backend.arithmetic
-            parts[i] = solution_of(answer, *system, tol, self._seconds, again, reason, arithmetic)
+                again, where = again_alone(*system, place, tol), place.backend.arithmetic
+            A, b = system
+            parts[i] = solution_of(answer, A, b, tol, self._seconds, again, wanted.reason, where)
         return parts.reshape(self._stack)
 
 
@@ -282,9 +284,9 @@ def together(
     places = _indices(A, matrices, stack), _indices(columns, blocks, stack)
     given = Stack(matrices, blocks, places, math.prod(stack))
     if at_once.place is not None:
-        found: StackAnswers | None = device_stack(at_once.place.backend, given, at_once.tol)
+        found: StackAnswers | None = device_stack(at_once.place.backend, given, at_once.wanted.tol)
     else:
-        found = express_stack(given, at_once.tol, at_once.factor, at_once.forward, kept)
+        found = express_stack(given, at_once.wanted, kept)
     return None if found is None else _Together(given, stack, at_once, found, start)
 
 
@@ -333,22 +335,20 @@ def device_stack(backend: Any, given: Stack, tol: float | None) -> StackAnswers:
     return StackAnswers(*solved, known.tolerance)
 
 
-def stack_at_once(A: Array, b: Array, tol: float | None, forward: bool) -> _Together | None:
-    """A stack of small systems by one call, for the default policy; None if it is no such stack.
+def stack_at_once(A: Array, b: Array, wanted: Wanted) -> _Together | None:
+    """A stack of NumPy's arrays by one call; None if it is no stack of small systems.
 
     `small` systems only: what others take does not depend on their shape alone.
     """
     stack, n = A.shape[:-2], A.shape[-1]
     columns = b[:, None] if b.ndim == 1 else b
-    if not (columns.ndim > 1 and columns.shape[-2] == n == A.shape[-2] < ALWAYS_SMALL):
+    if not (columns.ndim > 1 and columns.shape[-2] == n == A.shape[-2] < wanted.small):
         return None
     if not (columns.ndim == 2 or columns.shape[:-2] == stack) or b.size == 0 or A.size == 0:
         return None
-    if A.dtype not in EXPRESS_TYPES or columns.dtype not in EXPRESS_TYPES:
-        if not all(np.can_cast(array.dtype, np.complex128) for array in (A, columns)):
-            return None
-        A, columns = as_known_type(A), as_known_type(columns)
-    return together(A, columns, stack, AtOnce(tol, ALWAYS_SMALL, FP64.name, forward, AT_ONCE))
+    if not (is_held(A.dtype) and is_held(columns.dtype)):
+        return None
+    return together(as_known_type(A), as_known_type(columns), stack, AtOnce(wanted))
 
 
 _NO_INDICES = np.empty(0, dtype=np.int64)
@@ -435,13 +435,10 @@ class StackedFactorization:
             matrices = as_known_type(self._A).reshape(-1, *self.shape[-2:])
             if transposed:
                 matrices = matrices.swapaxes(-1, -2)
-            factor, forward = self._at_once.factor, self._at_once.forward
-            ratio, threads = (
-                suspicious_ratio(self.shape[-1], factor, forward),
-                factorization_threads(),
-            )
+            _, factor, forward, *_ = self._at_once.wanted
+            ratio = suspicious_ratio(self.shape[-1], factor, forward)
             self._kept[transposed] = _kernels.express_factorize(
-                matrices, factor, False, ratio, forward, threads
+                matrices, factor, False, ratio, forward, factorization_threads()
             )
         return self._kept[transposed]
 
@@ -453,6 +450,8 @@ class StackedFactorization:
 
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b``, as `Factorization.solve`; b is broadcast as by `roundwise.solve`."""
+        if type(b) is not np.ndarray and (framework := framework_of(b)) is not None:
+            return framework.solve_with(self, b, trans)
         place = self._at_once.place
         if place is None:
             with ieee_arithmetic():
@@ -531,7 +530,7 @@ def _with_parts(shape: tuple[int, ...], parts: Any) -> StackedFactorization:
     """What was pickled: the factorization of each matrix."""
     F = StackedFactorization.__new__(StackedFactorization)
     F.shape, F._parts, F._kept, F._is_small = shape, parts, {}, False
-    F._at_once = AtOnce(None, 0, FP64.name, False, "")
+    F._at_once = AtOnce(Wanted())
     return F
 
 

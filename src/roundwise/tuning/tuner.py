@@ -26,6 +26,7 @@ from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.outcomes.records import StoredArithmetic, algorithm_json
 from roundwise.policies import NeighbourPolicy, Policy, TabularQ, load_policy
 from roundwise.problems import Problem
+from roundwise.problems.given import ProblemLike, as_problem
 from roundwise.rewards import ClimbReward, ProblemFacts, Reward, reward_from_dict
 from roundwise.rewards.paper import PAPER_W1
 from roundwise.tuning.context import (
@@ -133,12 +134,28 @@ class Tuner:
         self.client = client
         self.progress = progress
 
-    def fit(self, problems: Sequence[Problem]) -> Tuner:
+    def __repr__(self) -> str:
+        facts = [type(one).__name__ for one in (self.algorithm, self._policy(), self._reward())]
+        if hasattr(self, "policy_"):
+            trained = len(self.provenance_["problems"])
+            facts.append(f"{len(self.space_)} actions, trained on {trained} problems")
+        else:
+            facts.append("not fitted")
+        return f"Tuner({', '.join(facts)})"
+
+    def fit(self, problems: Iterable[ProblemLike]) -> Tuner:
         """Learn from these problems.
 
         Parameters
         ----------
-        problems : sequence of Problem
+        problems : iterable of Problem, (A, b) pairs or matrices
+            A matrix without b gets a known solution, with entries of size 1 to 2. Rewards that
+            look at the forward error, as the paper's does, need that: of a pair ``(A, b)`` the
+            solution is not known.
+
+        Returns
+        -------
+        Tuner
             Itself.
 
         Examples
@@ -147,19 +164,21 @@ class Tuner:
         >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
         >>> tuner.rewards_.shape  # problems by actions
         (3, 5)
+        >>> tuner.fit([problem.A for problem in problems])
+        Tuner(GmresIR, TabularQ, PaperReward, 5 actions, trained on 3 problems)
         """
-        problems = list(problems)
-        if not problems:
-            raise ValueError("no training problems; pass at least one")
         self._settle()
+        given = [self._problem(one) for one in problems]
+        if not given:
+            raise ValueError("no training problems; pass at least one")
         space = self.space
         if space is None:
-            space = self.algorithm.action_space(self.formats, problems)
+            space = self.algorithm.action_space(self.formats, given)
         with self._open_table() as table:
             fill(
                 table,
                 self.algorithm,
-                problems,
+                given,
                 space,
                 arithmetic=self.arithmetic_,
                 features=self._feature_names(),
@@ -167,7 +186,7 @@ class Tuner:
                 client=self.client,
                 progress=self.progress,
             )
-            view = table.view(self.algorithm, problems, space, self.arithmetic_)
+            view = table.view(self.algorithm, given, space, self.arithmetic_)
         return self.fit_view(view, space)
 
     def fit_view(self, view: OutcomeView, space: ActionSpace | None = None) -> Tuner:
@@ -178,6 +197,10 @@ class Tuner:
         view : OutcomeView
         space : ActionSpace, optional
             That of the view's actions if not given.
+
+        Returns
+        -------
+        Tuner
             Itself.
 
         Examples
@@ -218,12 +241,12 @@ class Tuner:
         }
         return self
 
-    def predict(self, problem: Problem) -> Action:
+    def predict(self, problem: ProblemLike) -> Action:
         """The action that the policy chooses for a problem; computes the features that it sees.
 
         Parameters
         ----------
-        problem : Problem
+        problem : Problem, (A, b) pair or matrix
 
         Examples
         --------
@@ -252,12 +275,12 @@ class Tuner:
         context = self.context_.vector(features)
         return self.space_[int(self.policy_.predict(context[None])[0])]
 
-    def features(self, problem: Problem) -> dict[str, SupportsFloat]:
+    def features(self, problem: ProblemLike) -> dict[str, SupportsFloat]:
         """The features of the context; those that need factors get an FP64 factorization.
 
         Parameters
         ----------
-        problem : Problem
+        problem : Problem, (A, b) pair or matrix
 
         Returns
         -------
@@ -271,7 +294,8 @@ class Tuner:
         ['kappa_exact', 'norm_inf']
         """
         self._check_fitted()
-        return dict(compute_with_factors(problem, self.context_.features, self.arithmetic_))
+        given, names = self._problem(problem), self.context_.features
+        return dict(compute_with_factors(given, names, self.arithmetic_))
 
     def partial_fit(
         self,
@@ -458,6 +482,9 @@ class Tuner:
             f"{self.provenance_['created']}",
         }
         return facts_card("Tuner: fitted", facts, self.curves_.reward.tolist())
+
+    def _problem(self, given: ProblemLike) -> Problem:
+        return as_problem(given, self.algorithm.problem_type)
 
     def _settle(self) -> None:
         """Check what was given, and choose what was not."""

@@ -21,6 +21,11 @@ from roundwise.backends.native import exact
 from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import ONE_THREAD, factorization_threads
 
+BLOCK_SHARE, LARGEST_BLOCK = 0.5, 256
+"""What sums of blocks in a residual may add to a backward error, as a share of the tolerance, and
+the most products of a block: more gain no time. Tastes: QR leaves a tenth of the tolerance or less,
+and what does not pass is judged in twice the precision."""
+
 
 class Gate(NamedTuple):
     """The arguments of the compiled call after the arrays (`TallGate` in C++)."""
@@ -83,7 +88,12 @@ def gate_of(rows: int, columns: int, in_single: bool, tolerance: float, rcond: f
     """
     m, n = max(rows, columns), min(rows, columns)
     resolution = 10 * math.sqrt(m) * FP32.unit_roundoff if in_single else 0.0
-    block_n, block_m = exact.block_for(n), exact.block_for(m)
+    block = min(math.floor(BLOCK_SHARE * tolerance / FP64.unit_roundoff) - 1, LARGEST_BLOCK)
+    block_n = block_m = block if block >= exact.LEAST_BLOCK else exact.EXACT
+    if (
+        rows < columns
+    ):  # what is computed there for the shortest solution needs more of the tolerance
+        block_n, block_m = exact.block_for(n), exact.block_for(m)
     in_blocks = exact.error_of(n, block_n), exact.error_of(m, block_m)
     exactly = exact.error_of(n), exact.error_of(m)
     return Gate(in_single, tolerance, rcond, resolution, *in_blocks, *exactly, block_n, block_m)

@@ -36,6 +36,7 @@ from roundwise.algorithms.scaling import ScaledColumns
 from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
 from roundwise.problems.least_squares import LeastSquares
+from roundwise.problems.linear_system import Problem
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class LsIR(Algorithm):
     """
 
     stages: ClassVar[tuple[str, ...]] = ("factor", "update", "gmres", "residual")
+    problem_type: ClassVar[type[Problem]] = LeastSquares
 
     method: Literal["qr", "cholesky"] | None = None
     tolerance: float = 1e-4

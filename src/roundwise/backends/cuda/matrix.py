@@ -181,6 +181,7 @@ class CudaFactors(Factors):
         target: float,
         most_steps: int,
         transpose: bool = False,
+        sums: Any = None,
     ) -> AtOnce | None:
         """As the contract says, with one read-back for each correction.
 

@@ -197,6 +197,7 @@ class SupernodalFactors(PermutedFactors):
         target: float,
         most_steps: int,
         transpose: bool = False,
+        sums: Any = None,
     ) -> AtOnce | None:
         if transpose or self._scales is not None or A.is_complex or A.fmt is not FP64:
             return None

@@ -33,7 +33,7 @@ from roundwise.backends.native.dense import (
     refined_at_once,
     solve_threads,
 )
-from roundwise.backends.native.exact import EXACT, block_for
+from roundwise.backends.native.exact import EXACT, Sums, block_for
 from roundwise.backends.native.indefinite import proved_indefinite, proves_form_indefinite
 from roundwise.backends.native.storage import (
     COMPLEX_DTYPES,
@@ -101,7 +101,7 @@ class ComplexMatrix(Matrix):
         return ComplexLU(self.fmt, packed, swaps)
 
     def _own_lu(self) -> Factors:
-        columns = self.form.values.T
+        columns = self.form.values.T.astype(np.complex128, copy=False)
         n = len(columns)
         packed, swaps = np.empty((2 * n, n), DTYPES[self.fmt], order="F"), np.empty(n, np.int32)
         threads = lu_threads(n, packed.itemsize, factorization_threads())
@@ -249,14 +249,16 @@ class PlanarLU(HiddenFactors):
         target: float,
         most_steps: int,
         transpose: bool = False,
+        sums: Any = None,
     ) -> AtOnce | None:
         if not isinstance(A, ComplexMatrix) or A.fmt != FP64:
             return None
-        if self._packed.dtype != DTYPES[self.fmt] or (block := block_for(len(B), True)) == EXACT:
+        sums = Sums(block_for(len(B), True)) if sums is None else sums
+        if self._packed.dtype != DTYPES[self.fmt] or sums.block == EXACT:
             return None
         orders = (self._rows, None) if transpose else (None, self._rows)
         factors = self._packed, False, not transpose, *orders
-        return refined_at_once(factors, (A.form.rows.T, True, norm), B, target, block, most_steps)
+        return refined_at_once(factors, (A.form.rows.T, True, norm), B, target, sums, most_steps)
 
     def _solve_columns(self, b: Float64Array, transpose: bool) -> Float64Array:
         # A* x = b says that A' conj(x) = conj(b).

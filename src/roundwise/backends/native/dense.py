@@ -26,7 +26,7 @@ from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector, require_square
 from roundwise.backends.contract import ArithmeticFailure, AtOnce, Corrected, Matrix, Status, Vector
 from roundwise.backends.native import buffer_pool
-from roundwise.backends.native.exact import EXACT, block_for
+from roundwise.backends.native.exact import EXACT, Sums, block_for
 from roundwise.backends.native.indefinite import proved_indefinite, proves_indefinite
 from roundwise.backends.native.orthogonal import QRFactors, require_qr
 from roundwise.backends.native.storage import (
@@ -298,7 +298,7 @@ def refined_at_once(
     matrix: tuple[Any, ...],
     B: Vector,
     target: float,
-    block: int,
+    sums: Sums,
     most_steps: int,
 ) -> AtOnce | None:
     """What `native_refine` makes of a vector or columns; None if it does not reach the target.
@@ -314,7 +314,7 @@ def refined_at_once(
     passes = granted if packed.size * columns >= PASS else ONE_THREAD
     X, R = np.empty(B.shape, order="F"), np.empty(B.shape, order="F")
     errors = np.empty(columns)
-    rest = target, block, most_steps, B, X, R, errors, threads, passes
+    rest = target, *sums, most_steps, B, X, R, errors, threads, passes
     given: tuple[Any, ...] = (*factors, *matrix, *rest)
     found = _kernels.native_refine(*given)
     return AtOnce(X, R, errors, *found[1:]) if found[0] else None
@@ -430,22 +430,24 @@ class DenseFactors(PermutedFactors):
         target: float,
         most_steps: int,
         transpose: bool = False,
+        sums: Any = None,
     ) -> AtOnce | None:
         if not isinstance(A, DenseMatrix) or A.fmt != FP64 or not self._refines:
             return None
-        if A._columns.dtype != np.float64:
+        sums = Sums(block_for(len(A._columns))) if sums is None else sums
+        if sums.block == EXACT:
             return None
         orders = (self.order, self.perm) if transpose else (self.perm, self.order)
         factors = self._packed, not self._is_lu, self._transposed != transpose, *orders
         matrix = A._columns, A._transposed, norm
-        return refined_at_once(factors, matrix, B, target, block_for(len(A._columns)), most_steps)
+        return refined_at_once(factors, matrix, B, target, sums, most_steps)
 
     @cached_property
     def _refines(self) -> bool:
         """Whether one compiled call refines with these factors."""
         upper_cholesky = self._transposed and not self._is_lu
         suits = self._storage is self.fmt and self.fmt in (FP32, FP64) and not upper_cholesky
-        return suits and has_own_lu() and block_for(len(self._packed)) != EXACT
+        return suits and has_own_lu()
 
     def _solve_factored(self, b: Vector, transpose: bool) -> Vector:
         # A = P' L U Q' and A' = Q U' L' P.

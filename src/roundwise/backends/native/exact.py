@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from scipy import sparse
 import roundwise._kernels as _kernels
 from roundwise.backends.contract import Backend, Factors, Matrix, UnsupportedFormat, Vector
 from roundwise.backends.real_form import ROOT_2, RealForm
-from roundwise.formats import FP64, FP64X2
+from roundwise.formats import FP32, FP64, FP64X2
 from roundwise.machine.threads import pass_threads
 
 Array = NDArray[np.float64]
@@ -56,6 +56,40 @@ def block_for(n: int, is_complex: bool = False) -> int:
     if n <= EXACT_UP_TO:
         return EXACT
     return max(LEAST_BLOCK, math.floor(share * math.sqrt(n)) - 1)
+
+
+class Sums(NamedTuple):
+    """How `native_refine` sums residuals: its arguments after the target."""
+
+    block: int
+    shorts: int = 0
+    """The block size of first residuals in single precision; 0 if there are none."""
+    error_of_shorts: float = 0.0
+    """What these add to a backward error beside what others do."""
+
+
+SINGLE_SHARE, COMPLEX_SINGLE_SHARE = 0.5, 0.36
+"""What short sums in single precision may add to a backward error, as a share of ``sqrt(n) u``, u
+being that of single precision. Tastes: larger blocks take less time, but the factors need the rest
+(`SHARE`), and columns whose rest does not suffice have another residual."""
+
+
+@lru_cache(maxsize=1024)
+def sums_for(n: int, is_complex: bool, is_single: bool, has_single: bool) -> Sums:
+    """How to sum the residuals of answers in double, or in single precision (docs/accuracy.md).
+
+    n is that of the real form, if complex. Beside what answers in single precision may be off by,
+    the ``(n + 2) u`` of a whole row in one block is nothing. If A `has_single` precision, too, many
+    columns are multiplied in single precision first: each product is exact or rounded as the first
+    term of a sum of `shorts` + 1 roundings.
+    """
+    if not is_single:
+        return Sums(block_for(n, is_complex))
+    share, root = (COMPLEX_SINGLE_SHARE, ROOT_2) if is_complex else (SINGLE_SHARE, 1.0)
+    shorts = math.floor(share * math.sqrt(n / 2 if is_complex else n) / root) - 1
+    if not has_single or shorts < LEAST_BLOCK:
+        return Sums(n + 1)
+    return Sums(n + 1, shorts, root * (shorts + 1) * FP32.unit_roundoff * (1 + 2.0**-10))
 
 
 @lru_cache(maxsize=1024)

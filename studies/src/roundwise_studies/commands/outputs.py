@@ -6,16 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import click
-
-from roundwise.commands.outputs import writable_file
+from roundwise.commands.outputs import Interrupted, writable_file
 from roundwise.outcomes import OutcomeTable
 
 T = TypeVar("T")
-
-
-class Interrupted(click.ClickException):
-    exit_code = 130
 
 
 def writable_table(path: Path) -> Path:

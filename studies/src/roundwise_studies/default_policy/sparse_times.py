@@ -43,7 +43,8 @@ from roundwise.problems import LinearSystem
 from roundwise.problems.pde import convection_diffusion_3d, laplace_3d, poisson_2d
 from roundwise.solver import default_policy
 from roundwise.solver.express import ExpressAnswer
-from roundwise.solver.express_sparse import Wanted, express_sparse
+from roundwise.solver.express_sparse import attempt_sparse
+from roundwise.solver.prepare import Wanted
 from roundwise.tuning import PROBE_CONTEXT
 from roundwise_studies.default_policy.gallery import FAMILIES, System, policy_systems
 from roundwise_studies.default_policy.matrices import saddle_point
@@ -241,8 +242,7 @@ def attempted_at_once(problem: LinearSystem) -> tuple[Attempt, Orders | None]:
     A, b = sparse.csr_array(problem.A), problem.b
     if A.nnz > small_sparse.LARGEST:
         return Attempt(0.0, 0.0, False, 0, 0, 0.0), None
-    bound = default_policy().express_below
-    seconds, (found, _) = least(lambda: express_sparse(A, b, Wanted(), bound))
+    seconds, found = least(lambda: attempt_sparse(A, b, Wanted()))
     met = isinstance(found, ExpressAnswer)
     orders = found if isinstance(found, Orders) else None
     return Attempt(seconds, 0.0, met, 0, 0, seconds), orders

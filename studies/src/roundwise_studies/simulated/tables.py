@@ -158,7 +158,7 @@ def regret_table(result: Result) -> Table:
     return row_table(
         "Mean reward given away on the test systems, with 95 % bootstrap intervals",
         rows,
-        "Below 0 the policy is ahead of the reference. The oracle knows every outcome; the "
+        "Negative: the policy beats the reference. The oracle knows every outcome; the "
         "best fixed action is chosen with the test systems in view.",
     )
 
@@ -172,6 +172,8 @@ def spread_text(row: FlatRow, decimals: int | None = None) -> str:
         seen = scientific(std) if std > 1e-6 * abs(mean) else "0"
         return f"{scientific(mean, 2)} ± {seen}"
     places = 2 if decimals is None else decimals
+    if 0 < abs(mean) < 0.5 * 10.0**-places:
+        return f"< {10.0**-places:.{places}f}"  # "0.00" would say that there was none
     return f"{mean:.{places}f} ± {std:.{places}f}"
 
 
