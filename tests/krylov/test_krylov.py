@@ -48,6 +48,16 @@ def test_minres_on_indefinite_matrices_takes_as_many_steps_as_there_are_eigenval
     assert found.iterations == distinct
 
 
+def test_minres_starts_again_where_rounding_errors_have_spoiled_its_recurrence():
+    A = with_eigenvalues(np.concatenate([np.linspace(-1, -0.1, 30), np.linspace(0.1, 3, 70)]))
+    B, norm = columns(100, 1), np.abs(A).sum(axis=1).max()
+    stop = krylov.BackwardError(50 * 2.0**-53, norm, np.abs(B).max(axis=0))
+    start = 1e4 * columns(100, 1, rng=5)  # so much larger than x, that ||A|| ||z|| u is not small
+    found = krylov.minres(A.__matmul__, B, stop=stop, start=start)
+    assert found.converged
+    assert found.iterations < 400
+
+
 def test_minres_has_the_least_residual_of_the_krylov_space():
     A, b = with_eigenvalues(np.linspace(-1, 2, 25)), columns(25, 1)
     found = krylov.minres(A.__matmul__, b, stop=Residual(1e-8))

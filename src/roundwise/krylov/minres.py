@@ -23,6 +23,10 @@ from roundwise.krylov.run import Run, kept
 from roundwise.krylov.stopping import Array, KrylovResult, KrylovStatus, Residual, Stop, Watch
 from roundwise.krylov.vectors import BLOCKS, Operator, Vectors
 
+DRIFTED = 1e-3
+"""Where eta, which should be the norm of the residual (in M's norm, which differs by a factor), has
+fallen so much further than that norm, rounding errors have spoiled the recurrence. A taste."""
+
 
 class _Lanczos(NamedTuple):
     """The last two of everything."""
@@ -76,9 +80,13 @@ def minres(
         if run.replacements > replacements:
             replacements, state = run.replacements, _started(run.R, M, vectors)
             indefinite = ~(state.gamma > 0)
+            ratios = vectors.sizes(run.R, run.Z).two / np.where(indefinite, 1.0, state.gamma)
             if indefinite.any():
                 stay = run.end({KrylovStatus.INDEFINITE_PRECONDITIONER: indefinite})
-                state = _Lanczos(*kept(vectors, stay, *state))
+                state, (ratios,) = (
+                    _Lanczos(*kept(vectors, stay, *state)),
+                    kept(vectors, stay, ratios),
+                )
                 continue
         state, phi, alpha = _advanced(A, M, state, vectors)
         stay = run.end(
@@ -90,11 +98,13 @@ def minres(
         )
         if not run.goes_on():
             break
-        state, phi = _Lanczos(*kept(vectors, stay, *state)), phi if stay is None else phi[stay]
+        state = _Lanczos(*kept(vectors, stay, *state))
+        phi, ratios = kept(vectors, stay, phi, ratios)
         run.Z, run.R, sizes = vectors.step(phi, state.D, state.AD, run.Z, run.R)
-        stay = run.after(sizes, exhausted=state.gamma == 0)
+        drifted = np.abs(state.eta) * ratios < DRIFTED * sizes.two
+        stay = run.after(sizes, exhausted=(state.gamma == 0) | drifted)
         if run.goes_on():
-            state = _Lanczos(*kept(vectors, stay, *state))
+            state, (ratios,) = _Lanczos(*kept(vectors, stay, *state)), kept(vectors, stay, ratios)
     return run.result()
 
 

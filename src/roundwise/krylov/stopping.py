@@ -25,7 +25,7 @@ class KrylovStatus(enum.Enum):
 
     CONVERGED = "the stopping rule is met by b - A x itself"
     ITERATION_LIMIT = "the iterations were spent; allow more, or use a better preconditioner"
-    STOPPED = "the caller's `watch` ended it"
+    STOPPED = "the caller's callback ended it"
     STAGNATED = (
         "b - A x does not get smaller any more: either the rule asks for more than the format can "
         "hold, or A is singular and b is not in its range"

@@ -161,8 +161,9 @@ def products_of(A: Any) -> Operator:
 
     Examples
     --------
+    >>> from scipy import sparse
     >>> from roundwise.krylov import products_of
-    >>> times = products_of(scipy.sparse.csr_array([[2.0, 0.0], [1.0, 1.0]]))
+    >>> times = products_of(sparse.csr_array([[2.0, 0.0], [1.0, 1.0]]))
     >>> times(np.ones((2, 1)))[:, 0]
     array([2., 2.])
     """

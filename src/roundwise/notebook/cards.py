@@ -9,6 +9,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roundwise._lazy import require
 from roundwise.actions import Action
@@ -246,6 +247,16 @@ def plot_attempts(
     ax.locator_params(axis="x", integer=True)
     ax.set_title(title)
     ax.legend()
+    return ax
+
+
+def plot_history(history: NDArray[np.float64], title: str, ax: Axes | None = None) -> Axes:
+    """Residual norms by iteration, relative to the first ones, a line for each right-hand side."""
+    ax = _axes(ax, (6.4, 3.6))
+    first = np.where(history[0] > 0, history[0], 1.0)
+    ax.plot(np.maximum(history / first, SMALLEST))
+    ax.set(yscale="log", xlabel="iteration", ylabel="residual norm, relative to the first")
+    ax.set_title(title)
     return ax
 
 

@@ -8,6 +8,7 @@ returned(answer, A, b)            # the kind, type, shape and device of b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,9 @@ from roundwise.solver.express_sparse import SparseSequence, attempt_sparse, repe
 from roundwise.solver.factorization import Decided, Factorization, SmallFactors, solved_once, with_x
 from roundwise.solver.frameworks import framework_of
 from roundwise.solver.inputs import dense_array, empty_answer
+from roundwise.solver.iterating import Step, Wishes, solve_iteratively, to_residual
+from roundwise.solver.nullspaces import solve_singular
+from roundwise.solver.operators import is_operator
 from roundwise.solver.patterns import KnownPatterns
 from roundwise.solver.places import (
     Place,
@@ -77,6 +81,13 @@ def solve(
     overwrite_a: bool = False,
     overwrite_b: bool = False,
     check_finite: bool = True,
+    nullspace: Any = None,
+    M: Any = None,
+    x0: Any = None,
+    callback: Callable[[Step], Any] | None = None,
+    progress: bool = False,
+    rtol: float | None = None,
+    atol: float | None = None,
 ) -> Any:
     """Solve ``A x = b`` in as little precision as it takes, and verify the answer.
 
@@ -88,7 +99,8 @@ def solve(
     ----------
     A : (n, n) array_like or sparse, or stacked (..., n, n)
         Dense (any memory order) or sparse (any format), real or complex. It is not modified. CuPy
-        arrays and torch tensors on a GPU are solved there, sparse ones, too.
+        arrays and torch tensors on a GPU are solved there, sparse ones, too. A `LinearOperator`, or
+        a function of a vector, is solved by a Krylov method, and verified by its own products.
     b : (n,) or (n, k) array_like or sparse, or stacked (..., n, k)
         One right-hand side, or k of them as columns. Stacks are broadcast as NumPy 2 does it: a
         one-dimensional b is one vector for all systems.
@@ -135,6 +147,22 @@ def solve(
     check_finite : bool
         Accepted for compatibility with SciPy, and ignored: NaN and infinity are always refused. The
         check costs nothing, as the gate needs the norms of A and b anyway.
+    nullspace : {"constants"} or (n,) or (n, d) array_like, optional
+        The null space of a singular A: constants (on each part of a graph that is not connected),
+        or null vectors as columns. If b is in A's range, x is the shortest solution.
+    M : LinearOperator, callable, matrix or Factorization, optional
+        The caller's preconditioner, about the inverse of A, as in SciPy; a `Factorization` solves
+        with its own matrix. A Krylov method is used then, and if `x0`, `callback` or `progress` is
+        given (docs/iterative.md). Where it does not get there, A is solved as without them.
+    x0 : array_like, optional
+        Where to start.
+    callback : callable, optional
+        Called with a `Step` after each iteration; it ends the iteration by returning True.
+    progress : bool
+        Show a bar on the terminal, or in a notebook, while a Krylov method iterates.
+    rtol, atol : float, optional
+        Accept x only if, for each right-hand side, ``||b - A x||_2 <= max(rtol ||b||_2, atol)``,
+        as SciPy's iterative solvers do; `tol` is `rtol` then, if it is not given.
 
     Returns
     -------
@@ -183,8 +211,53 @@ def solve(
             transposed=transposed,
         )
     asked = asked_of(policy, tol, assume_a, accuracy, lower, transposed)
-    x = solve_system(asked, A, b, full_output, device)
+    is_matrix = type(A) is np.ndarray or sparse.issparse(A) or not is_operator(A)
+    nothing = nullspace is None and M is None and x0 is None and callback is None
+    if is_matrix and nothing and rtol is None and atol is None and not progress:
+        x = solve_system(asked, A, b, full_output, device)
+    else:
+        wishes = Wishes(M, x0, callback, bool(progress), rtol, atol)
+        x = _as_wished(asked, A, b, wishes, nullspace, full_output, device)
     return _in_memory_of(b, x, A) if overwrite_b else x
+
+
+def _as_wished(
+    asked: Asked,
+    A: Any,
+    b: Any,
+    wishes: Wishes,
+    nullspace: Any,
+    full_output: bool,
+    device: str | None,
+) -> Any:
+    """`solve` of an operator, of a singular A, or with a say in the iteration."""
+    options = asked.options
+
+    def solved(A: Any, b: Any, tol: float | None, full_output: bool) -> Any:
+        given = Asked(asked.asker, replace(options, tol=tol, structure=None, transposed=False))
+        return solve_system(given, A, b, full_output, device)
+
+    def factored(A: Any, tol: float) -> Any:
+        given = Asked(asked.asker, replace(options, tol=tol, structure=None, transposed=False))
+        return factor_system(given, A, _columns_of(np.asarray(b)), device)
+
+    if not is_operator(A):
+        A = options.meant(A)
+        if nullspace is not None:
+            if wishes.iterate:
+                raise ValueError("nullspace= does not go with M=, x0=, callback= or progress=")
+            tol = wishes.loosened(options.tol)
+            answer = solve_singular(A, b, nullspace, tol, factored)
+            return wishes.checked(A, b, answer, full_output)
+        if not wishes.iterate:
+            return to_residual(solved, A, b, wishes, options.tol, full_output)
+    elif nullspace is not None or options.transposed:
+        raise TypeError("A is an operator; pass a matrix for nullspace= and transposed=True")
+    direct = None
+    if not is_operator(A):
+        direct = partial(to_residual, solved, A, b, wishes, options.tol, full_output)
+    tol, structure = options.tol, options.structure
+    return solve_iteratively(A, b, wishes, tol, structure, direct, full_output)
 
 
 def solve_system(

@@ -120,6 +120,17 @@ class Solution(VerifiedAnswer):
         return self.attempts[-1].inner_iterations
 
     @property
+    def history(self) -> NDArray[np.float64]:
+        """The backward errors of the accepted attempt: before each refinement step, and at last.
+
+        Of a Krylov method's answer (`IterativeSolution`) they are residual norms by iteration.
+        """
+        if not self.attempts:
+            return np.empty(0)
+        steps = (step.get("backward_error", np.nan) for step in self.attempts[-1].history)
+        return np.array([*steps, self.backward_error])
+
+    @property
     def digits(self) -> int:
         """About how many decimal digits of the largest entries of x are right; 0 if none is."""
         double = str(self.x.dtype).endswith(("float64", "complex128"))  # NumPy's, CuPy's, torch's
