@@ -106,8 +106,8 @@ def rival_of(
         return None
     each = iteration_seconds(prices, shape, MULTIGRID.name, FORMAT.name)
     reason = (
-        f"Chose {MULTIGRID.name}: the graph of A is {width} wide, so that a factorization is expected "
-        f"to take at least {least:.2g} s, and {2 * TRIAL} iterations about {attempt:.2g} s."
+        f"Chose {MULTIGRID.name}: the graph of A is {width} wide, so that a factorization is "
+        f"expected to take at least {least:.2g} s, and {2 * TRIAL} iterations about {attempt:.2g} s."
     )
     return DirectWay(least, each, make), reason
 
