@@ -243,6 +243,7 @@ void with_factors(const KeptFactors& kept, const Numbers& b, const Numbers& x, s
 }  // namespace
 
 void bind_express(nb::module_& m) {
+    m.attr("EXPRESS_LOOKS_FROM") = structured_from;
     // x = A^-1 b, verified, on the calling thread, with factors in a format. Returns the status (0:
     // accepted; 1: a pivot is zero or suspiciously small; 2: above the tolerance), the upper bound of the
     // backward error, the ratio of the smallest pivot to the largest, and the corrections that were made. x is

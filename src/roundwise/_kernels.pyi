@@ -380,6 +380,10 @@ def express_substitute(
     forward: bool,
     /,
 ) -> tuple[int, float, float, int]: ...
+
+# The smallest n for which express_solve looks for bands and triangles.
+EXPRESS_LOOKS_FROM: int
+
 def structured_look(a: NDArray[Any], /) -> tuple[int, int, int]: ...
 def structured_orders(a: NDArray[Any], rows: _Index, columns: _Index, /) -> bool: ...
 def structured_solve(

@@ -12,6 +12,7 @@ from roundwise.algorithms.scaling import moderate, scaled_columns
 from roundwise.algorithms.stage import Stage, Stages
 from roundwise.backends import ArithmeticFailure, NativeBackend
 from roundwise.backends.arrays import column_norms
+from roundwise.backends.contract import ToRefine
 from roundwise.backends.native import dense
 
 native = NativeBackend(bf16_instructions="portable")
@@ -130,7 +131,7 @@ def test_one_call_refines_every_column(fmt, columns, order):
     B = np.asfortranarray(rng.standard_normal((n, columns)))
     norm = float(np.abs(A).sum(axis=1).max())
     matrix = native.matrix(A, rw.FP64)
-    found = native.matrix(A, fmt).lu().refined(matrix, norm, B, target, 30)
+    found = native.matrix(A, fmt).lu().refined(ToRefine(matrix, norm, B, target))
     assert found is not None
     x_norms, b_norms = column_norms(found.X), column_norms(B)
     R = native.residual(matrix, found.X, B)
@@ -147,7 +148,7 @@ def test_one_call_gives_up():
     A, norm = general(300), float(np.abs(general(300)).sum(axis=1).max())
     matrix, factors = native.matrix(A, rw.FP64), native.matrix(A, rw.FP32).lu()
     b = np.ones((300, 1), order="F")
-    assert factors.refined(matrix, norm, b, 1e-20, 30) is None
-    assert factors.refined(matrix, norm, b, 1e-15, 0) is None
+    assert factors.refined(ToRefine(matrix, norm, b, 1e-20)) is None
+    assert factors.refined(ToRefine(matrix, norm, b, 1e-15, 0)) is None
     for bad in (np.nan, np.inf, 1e300, 1e-300):
-        assert factors.refined(matrix, norm, bad * b, 1e-15, 30) is None
+        assert factors.refined(ToRefine(matrix, norm, bad * b, 1e-15)) is None

@@ -8,16 +8,18 @@ import pytest
 from exact import passes
 
 import roundwise as rw
+from roundwise.algorithms.least_squares.augmented import OrthogonalFactors
 from roundwise.backends.contract import Analysis, ArithmeticFailure, Status
 from roundwise.costs import Shape, Work
 from roundwise.costs.prices import generic_device_prices, generic_prices
 from roundwise.costs.sparse_calibration import FEWEST, SparseTimes, scaled, timed_methods
 from roundwise.methods import AMOUNTS, METHODS, SAFE, Method, Seconds, safest_last
 from roundwise.methods.sparse import engine
+from roundwise.methods.tall import TALL
 from roundwise.policies import NeighbourPolicy, shipped_facts
 from roundwise.problems import LinearSystem, poisson_2d
 from roundwise.solver import default_policy
-from roundwise.solver.express import AT_ONCE
+from roundwise.solver.prepare import AT_ONCE
 from roundwise.tuning import PROBE_CONTEXT, DeployedPolicy
 
 WORK = Work(1), Work(1, 1), Work(1, 1, 1)
@@ -146,6 +148,38 @@ def test_it_competes_with_what_is_solved_at_once(added):
     assert passes(A, solution.x, np.ones(n))
 
 
+@pytest.mark.parametrize("shape", [(40, 10), (300, 20), (20, 300)])
+def test_so_does_one_of_least_squares(monkeypatch, shape):
+    """It is chosen for its price, makes its own factors, and QR follows where it fails."""
+    rng = np.random.default_rng(2)
+    A, b = rng.standard_normal(shape), rng.standard_normal(shape[0])
+    expected, made = np.linalg.lstsq(A, b)[0], []
+
+    def prepare(stage, T):
+        made.append(T.shape)
+        return OrthogonalFactors(stage, *np.linalg.qr(T), rw.FP64)
+
+    def solution():
+        found = rw.lstsq(A, b, full_output=True)
+        np.testing.assert_allclose(found.x, expected, atol=1e-10)
+        return found
+
+    assert not solution().action.startswith("toy")
+    for name, seconds in (("dear", 1e9), ("cheap", 1e-9)):
+        price = lambda *_, seconds=seconds: Seconds(seconds)  # noqa: E731
+        added = Method(name, False, (rw.FP64,), ("qr",), price=price, prepare=prepare)
+        monkeypatch.setitem(TALL, name, added)
+        assert solution().action.startswith("cheap:") == bool(made) == (name == "cheap")
+    broken = replace(added, name="broken", price=lambda *_: Seconds(0.0), prepare=refuse)
+    monkeypatch.setitem(TALL, "broken", broken)
+    found = solution()
+    assert [one.action.partition(":")[0] for one in found.attempts] == ["broken", "qr"]
+
+
+def refuse(*_):
+    raise ArithmeticFailure(Status.ZERO_PIVOT, "toy", rw.FP64, 0)
+
+
 @each_kind
 def test_a_dear_one_and_one_without_a_price_are_not(added, sparse):
     for changed in ({"price": lambda *_: Seconds(1e9)}, {"price": None}):
@@ -206,7 +240,7 @@ def test_bands_and_triangles_are_ranked_by_their_prices(n):
     ):
         action, reason = ranked(A)
         assert str(action) == f"{name}:fp64-fp64-fp64-fp64"
-        assert reason.startswith(f"{name}: FP64 first")
+        assert reason.startswith(f"Chose {name} in FP64")
         assert re.search(r"(lu|cholesky) in FP\d\d would take .* ms", reason)
     assert ranked(full)[0].method == "lu"
 

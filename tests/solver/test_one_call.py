@@ -7,6 +7,7 @@ import roundwise as rw
 from roundwise import _kernels
 from roundwise.algorithms.accuracy import default_tolerance, holds_in_single, rounded_errors
 from roundwise.backends import NativeBackend
+from roundwise.backends.contract import ToRefine
 from roundwise.backends.permuted import TransposedFactors
 from roundwise.backends.real_form import RealForm, complex_columns, real_columns
 
@@ -97,10 +98,10 @@ def test_columns_corrected_by_themselves_keep_x_and_residual_together(fmt, adjoi
         factors, M, meant = TransposedFactors(factors), native.matrix(form.T, rw.FP64), A.conj().T
     norm = float((np.abs(meant.real) + np.abs(meant.imag)).sum(axis=1).max() / 2**0.5)
     columns = np.asfortranarray(real_columns(B))
-    once = factors.refined(M, norm, columns, 1.0, 30)  # whatever comes first
+    once = factors.refined(ToRefine(M, norm, columns, 1.0))  # whatever comes first
     assert once.history == []
     target = float(np.median(once.errors))
-    found = factors.refined(M, norm, columns, target, 30)
+    found = factors.refined(ToRefine(M, norm, columns, target))
     assert len(found.history) >= 2
     assert np.all(found.errors <= target)
     X, R = complex_columns(found.X), complex_columns(found.R)

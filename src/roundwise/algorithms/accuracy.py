@@ -22,6 +22,8 @@ from scipy import sparse
 import roundwise._kernels as _kernels
 from roundwise.algorithms.scaling import shifted
 from roundwise.backends import Factors
+from roundwise.backends.arrays import column_norms
+from roundwise.backends.contract import AtOnce
 from roundwise.backends.native.storage import gemv
 from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.problems import LinearSystem
@@ -97,6 +99,21 @@ def passes(errors: Any, tolerance: float) -> bool:
     if isinstance(errors, float):
         return bool(errors <= tolerance)
     return bool(np.less_equal(errors, tolerance).all())
+
+
+def judged(
+    found: AtOnce, dtype: Any, tolerance: float, unknown: float, is_complex: bool
+) -> tuple[NDArray[Any], float, bool]:
+    """X of a type, an upper bound of its backward errors, and whether it passes the gate.
+
+    `unknown` is what the residuals do not tell (`Backend.residual_error`).
+    """
+    X, error, holds = found.X.astype(dtype, copy=False), found.error, True
+    if dtype == np.float32:
+        error = rounded_errors(error, is_complex)
+        holds = holds_in_single(column_norms(X.reshape(len(X), -1, order="F")))
+    error = float(upper_bounds(error, len(X), unknown))
+    return X, error, holds and passes(error, tolerance)
 
 
 class ErrorMeasure:

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from roundwise.actions import Action
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix
-from roundwise.backends.contract import AtOnce, Corrected
+from roundwise.backends.contract import AtOnce, Corrected, ToRefine
 from roundwise.formats import FloatFormat
 from roundwise.methods import DEFAULT_METHOD
 
@@ -176,21 +176,15 @@ class Stage:
 
     @timed
     def refined(
-        self,
-        factors: Factors,
-        A: Matrix,
-        norm: float,
-        B: Vector,
-        target: float,
-        most_steps: int,
-        others: tuple[Stage, Stage],
+        self, factors: Factors, given: ToRefine, others: tuple[Stage, Stage]
     ) -> AtOnce | None:
         """Refinement by one kernel (`Factors.refined`), if there is one that gets there.
 
         Residuals and additions are counted in `others`, the stages of both, and timed in this one.
         """
-        found = factors.refined(A, norm, B, target, most_steps)
+        found = factors.refined(given)
         if found is not None:
+            A, B = given.A, given.B
             (residual, update), steps = others, len(found.history) // 2
             for _ in range(steps + 1):
                 self._count_solve(factors, B)

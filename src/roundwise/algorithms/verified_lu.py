@@ -18,23 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
-from roundwise.algorithms.accuracy import (
-    holds_in_single,
-    passes,
-    rounded_errors,
-    target_of,
-    upper_bounds,
-    within,
-)
+from roundwise.algorithms.accuracy import judged, target_of, within
 from roundwise.backends import ArithmeticFailure, Factors, Matrix, NativeBackend
-from roundwise.backends.arrays import column_norms
+from roundwise.backends.contract import ToRefine
 from roundwise.backends.native.exact import error_of, sums_for
 from roundwise.backends.permuted import TransposedFactors
 from roundwise.backends.real_form import OVER_ROOT_2, RealForm, complex_columns, real_columns
 from roundwise.formats import FP64, FloatFormat
-
-MOST_STEPS = 30
-"""Corrections at most: those of `HalvingRule`."""
 
 
 class Verified(NamedTuple):
@@ -110,16 +100,11 @@ class VerifiedLU:
         B = np.asfortranarray(columns, dtype=np.float64)
         if not (target > 0 and math.isfinite(norm)):
             return None
-        found = factors.refined(A, norm, B, target, MOST_STEPS, sums=sums)
+        found = factors.refined(ToRefine(A, norm, B, target, sums=sums))
         if found is None:
             return None
-        X, error = found.X.astype(dtype, copy=False), found.error
-        if is_single:
-            if not holds_in_single(column_norms(X.reshape(n, -1, order="F"))):
-                return None
-            error = rounded_errors(error, self.is_complex)
-        error = float(upper_bounds(error, n, unknown))
-        if not passes(error, tolerance):
+        X, error, passed = judged(found, dtype, tolerance, unknown, self.is_complex)
+        if not passed:
             return None
         x = complex_columns(X) if self.is_complex else X
         x = x.conj() if conjugate else x

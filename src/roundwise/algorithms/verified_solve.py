@@ -58,7 +58,7 @@ from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import BudgetRule, ForwardRule, HalvingRule, StoppingRule
 from roundwise.backends import ArithmeticFailure, Backend, Factors, Matrix, get_backend
 from roundwise.backends.arrays import column_norms, on_host
-from roundwise.backends.contract import AtOnce
+from roundwise.backends.contract import AtOnce, ToRefine
 from roundwise.backends.native import exact
 from roundwise.backends.native.dense import is_symmetric
 from roundwise.backends.native.structured import STRUCTURED, structured_method
@@ -315,9 +315,9 @@ class VerifiedSolve(Algorithm):
             rule = HalvingRule(target, max_steps=0)
         unweighted = not (system[0].weighs_rows or system[0].weighs_columns)
         if not forward and residual.fmt == update.fmt == FP64 and unweighted:
-            A, B, others = matrix(residual), system[1].B, (residual, update)
-            given = factors, A, system[0].norm, B, target, rule.max_steps, others
-            at_once = factor.refined(*given) if before is None else before()
+            given = ToRefine(matrix(residual), system[0].norm, system[1].B, target, rule.max_steps)
+            others = residual, update
+            at_once = factor.refined(factors, given, others) if before is None else before()
             if at_once is not None:
                 return Answer.at_once(at_once)
         plain = refined(substitute, rule)

@@ -35,6 +35,18 @@ Corrected = tuple[Vector, Vector, Vector]
 """X + Z, and the max norms of the columns of Z and of X + Z."""
 
 
+class ToRefine(NamedTuple):
+    """A system that one compiled call is to refine an answer of, and how far."""
+
+    A: Matrix
+    norm: float  # the infinity norm of A
+    B: Vector
+    target: float  # the largest backward error that is good enough
+    most_steps: int = 30  # corrections: as many as `HalvingRule` makes
+    sums: Any = None
+    """How residuals are summed (`Sums` in native/exact.py), where that is not as usual."""
+
+
 class AtOnce(NamedTuple):
     """What refinement by substitution arrived at, where one compiled call did all of it."""
 
@@ -155,23 +167,13 @@ class Factors(ABC):
         """
         return None
 
-    def refined(
-        self,
-        A: Matrix,
-        norm: float,
-        B: Vector,
-        target: float,
-        most_steps: int,
-        transpose: bool = False,
-        sums: Any = None,
-    ) -> AtOnce | None:
+    def refined(self, given: ToRefine, transpose: bool = False) -> AtOnce | None:
         """The X for which every backward error is at most the target, if one kernel refines alone.
 
-        A is the matrix of the system, with `transpose` the transpose of what was factorized.
-        Residuals are those of FP64 with A, whose infinity norm is given, updates are in FP64, and
-        the stopping rule is `HalvingRule`'s, for each column by itself: what is good enough is not
-        corrected any more. None if there is no such kernel, or if X does not get there. `sums`
-        says how residuals are summed (`Sums` in native/exact.py) where that is not as usual.
+        With `transpose` the matrix of the system is the transpose of what was factorized.
+        Residuals are those of FP64, updates are in FP64, and the stopping rule is `HalvingRule`'s,
+        for each column by itself: what is good enough is not corrected any more. None if there is
+        no such kernel, or if X does not get there.
         """
         return None
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
 from roundwise.backends.checks import Float64Array, checked_block
-from roundwise.backends.contract import AtOnce, Factors, Matrix, Vector
+from roundwise.backends.contract import AtOnce, Factors, ToRefine, Vector
 from roundwise.formats import FloatFormat
 
 
@@ -75,14 +75,5 @@ class TransposedFactors(Factors):
     def solve(self, b: Vector, transpose: bool = False) -> Vector:
         return self._factors.solve(b, not transpose)
 
-    def refined(
-        self,
-        A: Matrix,
-        norm: float,
-        B: Vector,
-        target: float,
-        most_steps: int,
-        transpose: bool = False,
-        sums: Any = None,
-    ) -> AtOnce | None:
-        return self._factors.refined(A, norm, B, target, most_steps, not transpose, sums)
+    def refined(self, given: ToRefine, transpose: bool = False) -> AtOnce | None:
+        return self._factors.refined(given, not transpose)

@@ -104,6 +104,11 @@ class Prices(PricedMethods):
 
     _of = staticmethod(lambda method: method.price)
 
+    @property
+    def of_one_thread(self) -> Prices:
+        """Those that come with the package, for work that one thread does."""
+        return generic_prices(1)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON; `from_dict` reads it."""
         return asdict(self) | {"profile": self.profile.to_dict()}

@@ -110,7 +110,8 @@ Price = Callable[[Rates, Shape, str], Seconds | None]
 DevicePrice = Callable[[DeviceRates, Shape, str], Seconds | None]
 
 Preparation = Callable[[Any, Any], Any]
-"""From a backend and A to an `Analysis`, which factorizes A in a format."""
+"""From a backend and A to an `Analysis`, which factorizes A in a format. For least squares from the
+factor stage and the tall one of A and A' to `AugmentedFactors`."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def cholesky_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
 def qr_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
     """Of Householder's QR, in the rates of one thread."""
     n, m = shape.n, shape.entries / shape.n
-    rate = QR_SPEED * rates.profile.rate(FP64.name, LARGE).flops_per_second
+    rate = QR_SPEED * rates.of_one_thread.profile.rate(FP64.name, LARGE).flops_per_second
     seconds = (2 * m * n * n - 2 / 3 * n**3) / rate
     return Seconds(seconds, step=ENTRY_PASS * shape.entries * shape.columns)
 

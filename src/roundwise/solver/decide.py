@@ -119,24 +119,32 @@ def decide(system: System, asker: Asker, options: Options = PLAIN) -> Plan:
     """What to try for a system, and why."""
     policy = asker.on(system.backend)
     known = _structure(system, options.definite)
-    if isinstance(policy, Start):
-        return _as_asked(policy, system, known)
-    return _ranked(policy, system, known, not options.forward)
+    if not isinstance(policy, Start):
+        return _ranked(policy, system, known, not options.forward)
+    asked, backend = policy.with_method(_suited_method(system, known)), system.backend
+    if not backend.on_host:
+        asked = [_runnable(action, backend) for action in asked]
+    climb = partial(ladder_from, system=system)
+    return as_asked(policy.text, asked, backend.methods(*system.kind), climb)
 
 
-def _as_asked(start: Start, system: System, known: dict[str, float]) -> Plan:
-    """The caller's actions in turn, then the climb from the last of them."""
-    suited = _suited_method(system, known)
-    asked = [Action(action, action.method or suited) for action in start.actions]
-    if not system.backend.on_host:
-        asked = [_runnable(action, system.backend) for action in asked]
+def as_asked(
+    text: str,
+    asked: list[Action],
+    fitting: Sequence[str],
+    climb: Callable[[Action], tuple[Action, ...]],
+) -> Plan:
+    """The caller's actions in turn, then the climb from the last of them.
+
+    `text` is what was asked for, `fitting` are the methods for such a matrix.
+    """
     for action in asked:
-        if action.method not in (methods := system.backend.methods(*system.kind)):
-            fitting = ", ".join(methods)
-            raise ValueError(f"method {action.method!r} is not for this A; choose {fitting}")
-    raised = [ladder_from(action, system) for action in asked]
+        if action.method not in fitting:
+            names = ", ".join(fitting)
+            raise ValueError(f"method {action.method!r} is not for this A; choose {names}")
+    raised = [climb(action) for action in asked]
     ladder = tuple(dict.fromkeys((*(one[0] for one in raised[:-1]), *raised[-1])))
-    first, reason = asked[0], f"You asked for {start.text} first."
+    first, reason = asked[0], f"You asked for {text} first."
     if ladder[0] != first:
         reason += f" {first.method} does not run in it here: {ladder[0][0]} instead."
     return Plan(ladder, reason, asked=True)

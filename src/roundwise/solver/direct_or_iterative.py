@@ -107,7 +107,8 @@ def rival_of(
     each = iteration_seconds(prices, shape, MULTIGRID.name, FORMAT.name)
     reason = (
         f"Chose {MULTIGRID.name}: the graph of A is {width} wide, so that a factorization is "
-        f"expected to take at least {least:.2g} s, and {2 * TRIAL} iterations about {attempt:.2g} s."
+        f"expected to take at least {least:.2g} s, and {2 * TRIAL} iterations about "
+        f"{attempt:.2g} s."
     )
     return DirectWay(least, each, make), reason
 

@@ -22,12 +22,12 @@ from roundwise.algorithms.accuracy import (
 )
 from roundwise.algorithms.scaling import is_moderate
 from roundwise.backends import ArithmeticFailure
+from roundwise.backends.contract import ToRefine
 from roundwise.features.probe import device_row_features
 from roundwise.formats import FP64
 from roundwise.policies.device import DevicePolicy
 from roundwise.solver.decide import looks_definite
 from roundwise.solver.express import remembered
-from roundwise.solver.factored import MOST_STEPS
 from roundwise.solver.inputs import BLOCK
 from roundwise.solver.places import Place, memory_needed
 from roundwise.solver.policy_argument import DEVICE_CONTEXT, device_policy
@@ -89,7 +89,7 @@ def _solved(A: Any, b: Any, action: Action, norm: float, tol: float | None, plac
     try:
         factors = backend.analyse(A, action.method).factorize(A, FP64)
         matrix, target = backend.matrix(A, FP64), within(tolerance, n, unknown)
-        found = factors.refined(matrix, norm, B, target, MOST_STEPS)
+        found = factors.refined(ToRefine(matrix, norm, B, target))
     except ArithmeticFailure:
         return None
     if found is None or not passes(upper_bounds(found.errors, n, unknown), tolerance):

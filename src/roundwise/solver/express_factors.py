@@ -218,11 +218,6 @@ class ThreadedFactors:
             return answer_of(self._lu, b, known, names[trans])
 
 
-LOOKED_AT_FROM = 16
-"""The smallest n for which bands and triangles are looked for, as in solves (`structured_from` in
-cpp/bindings/express.cpp says why)."""
-
-
 def dense_factors(
     A: Any, wanted: Wanted, own: bool = False
 ) -> DenseFactors | ThreadedFactors | None:
@@ -236,7 +231,7 @@ def dense_factors(
     if not is_held(A.dtype):
         return None
     structure = wanted.zeros
-    if structure == UNKNOWN and len(A) < LOOKED_AT_FROM:
+    if structure == UNKNOWN and len(A) < _kernels.EXPRESS_LOOKS_FROM:
         structure = None
     if structure is not None and not wanted.forward:
         found = look_at(as_known_type(A)) if structure == UNKNOWN else structure

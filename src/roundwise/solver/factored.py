@@ -12,19 +12,11 @@ import numpy as np
 
 from roundwise._forking import cached_property, fork_safe_lock
 from roundwise.actions import Action
-from roundwise.algorithms.accuracy import (
-    default_tolerance,
-    holds_in_single,
-    passes,
-    rounded_errors,
-    target_of,
-    upper_bounds,
-    within,
-)
+from roundwise.algorithms.accuracy import default_tolerance, judged, target_of, within
 from roundwise.algorithms.scaling import are_moderate
 from roundwise.backends import Analysis, ArithmeticFailure, Factors, Matrix
 from roundwise.backends.arrays import column_norms
-from roundwise.backends.contract import AtOnce, NoAnalysis, Vector
+from roundwise.backends.contract import AtOnce, NoAnalysis, ToRefine, Vector
 from roundwise.backends.engines.iterative import IterativeFactors
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
@@ -38,9 +30,6 @@ from roundwise.solver.decide import Plan
 from roundwise.solver.inputs import BLOCK
 from roundwise.solver.system import System
 from roundwise.solver.trust.examining import SUSPICIOUS, Examiner
-
-MOST_STEPS = 30
-"""Corrections at most: those of `HalvingRule`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,20 +145,15 @@ class Factored:
             return Tried(None, None, failure, False, made, made)
         made, A = perf_counter(), self.in_format(FP64)
         try:
-            found = factors.refined(A, matrix.norm, B, within(target, n, unknown), MOST_STEPS)
+            found = factors.refined(ToRefine(A, matrix.norm, B, within(target, n, unknown)))
         except ArithmeticFailure as failure:
             return Tried(None, None, failure, False, made - start, perf_counter() - start)
         if found is None:
             return Tried(None, None, None, False, made - start, perf_counter() - start)
-        x, error, harmless = found.X.astype(dtype, copy=False), found.error, True
-        if dtype == np.float32:
-            error = rounded_errors(error, matrix.is_complex)
-            harmless = holds_in_single(column_norms(x if b.ndim == 2 else x[:, None]))
-        if harmless and passes(float(upper_bounds(error, n, unknown)), tolerance):
+        x, _, harmless = judged(found, dtype, tolerance, unknown, matrix.is_complex)
+        if harmless:
             stretched = SUSPICIOUS * found.stretch > 1.0
             harmless = examiner.is_harmless(factors, stretched, found.largest)
-        else:
-            harmless = False
         return Tried(found, x, None, harmless, made - start, perf_counter() - start)
 
     @cached_property

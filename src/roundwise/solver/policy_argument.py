@@ -68,6 +68,10 @@ class Start:
             return default_policy().express_below
         return LOW_AT_ONCE_BELOW if first[0] in get_backend("native").formats() else 0
 
+    def with_method(self, suited: str) -> list[Action]:
+        """The actions; those without a method by the one that suits the system."""
+        return [Action(action, action.method or suited) for action in self.actions]
+
     def on(self, backend: Backend) -> Start:
         # What complex and sparse systems lack is raised to the next format that they have.
         known = get_backend("native").formats() if backend.on_host else backend.formats()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,10 @@ from roundwise.algorithms.scaling import NOT_FINITE
 from roundwise.backends import Backend
 from roundwise.backends.arrays import column_norms, is_sparse
 from roundwise.costs import Shape, Work, current_prices
-from roundwise.costs.prices import generic_prices
 from roundwise.formats import FP32, FP64
-from roundwise.methods.contract import Price
 from roundwise.methods.tall import SVD, TALL, tall_methods
 from roundwise.problems.least_squares import LeastSquares
-from roundwise.solver.decide import Plan
+from roundwise.solver.decide import Plan, as_asked
 from roundwise.solver.inputs import check_dtype, columns_of_rows, is_complex
 from roundwise.solver.places import Place
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, at_least
@@ -167,27 +166,37 @@ def decided_by_shape(
     start: Start | None, shape: tuple[int, ...], columns: int, sparse: bool, single: bool
 ) -> Plan:
     """The same where nobody looks at the numbers: by prices, or as the caller says (`start`)."""
-    first = tall_methods(True)[0] if sparse else _cheapest(shape[0], shape[1], columns)
+    first = _cheapest(shape, columns, sparse)
     return _default(first, single) if start is None else _as_asked(start, sparse, first)
 
 
+def _as_asked(start: Start, sparse: bool, first: str) -> Plan:
+    asked, fitting = start.with_method(first), tall_methods(sparse)
+    return as_asked(start.text, asked, fitting, lambda action: _ladder_from(_runnable(action)))
+
+
 FAILURES = 0.25
-"""How often Cholesky of A'A is expected to fail, so that QR follows: a taste. Nobody knows how many
-of a user's problems have a condition number above 1e7."""
+"""How often a method is expected to fail, so that the one after it follows: a taste. Nobody knows
+how many of a user's problems have a condition number above 1e7, where Cholesky of A'A fails."""
 
 
-def _cheapest(rows: int, columns: int, right_sides: int) -> str:
-    """The dense method with the lowest price."""
-    n = min(rows, columns)
-    shape, work = Shape(n, rows * columns, right_sides), Work(runs=1)
-    qr, cholesky = (
-        cast(Price, TALL[method].price)(rates, shape, FP64.name)
-        for method, rates in (("qr", generic_prices(1)), ("cholesky", current_prices()))
-    )
-    assert qr is not None
-    assert cholesky is not None
-    by_qr = qr.of(work, right_sides)
-    return "qr" if by_qr <= cholesky.of(work, right_sides) + FAILURES * by_qr else "cholesky"
+def _cheapest(shape: tuple[int, ...], columns: int, sparse: bool) -> str:
+    """The method that is expected to take the least; of sparse ones without a price the first."""
+    n, rates, work = min(shape), current_prices(), Work(runs=1)
+    size = Shape(n, shape[0] * shape[1], columns)
+
+    def price(name: str) -> float:
+        priced = TALL[name].price
+        seconds = None if priced is None else priced(rates, size, FP64.name)
+        return math.inf if seconds is None else seconds.of(work, columns)
+
+    def expected(name: str) -> float:
+        following = [price(other) for other in TALL[name].then]
+        return price(name) + FAILURES * sum(one for one in following if math.isfinite(one))
+
+    names = [name for name in tall_methods(sparse) if TALL[name].chosen]
+    last_first = names if sparse else names[::-1]  # of equal prices the later one wins
+    return min(last_first, key=expected)
 
 
 @lru_cache(maxsize=8)
@@ -195,32 +204,18 @@ def _default(method: str, single: bool) -> Plan:
     if method == "qr":
         reason = "QR in fp64 at once, on one thread: Cholesky of A'A gains little for this shape."
         return Plan(_ladder_from(Action([FP64] * 4, method)), reason)
-    if single:
+    if single and FP32 in TALL[method].formats:
         # Where fp32 is not enough, a dense A mostly has dependent columns, which QR sees.
         reason = "The answer is to be float32: Cholesky of A'A in fp32 is likely to do, at the "
         ladder = _ladder_from(Action([FP32, FP64, FP64, FP64], method))
         if method == "cholesky":
             ladder = (ladder[0], *ladder[2:])
         return Plan(ladder, reason + "least cost.")
-    reason = "Cholesky of A'A in fp64 takes half the operations of QR and suffices unless the "
-    return Plan(_ladder_from(Action([FP64] * 4, method)), reason + "condition number is large.")
-
-
-def _as_asked(start: Start, sparse: bool, first: str) -> Plan:
-    """The caller's actions in turn, then the climb from the last of them.
-
-    `first` is the method of those that name none.
-    """
-    known = tall_methods(sparse)
-    asked = [_runnable(action, first) for action in start.actions]
-    for action in asked:
-        if action.method not in known:
-            names = ", ".join(known)
-            raise ValueError(f"method {action.method!r} is not for this A; choose {names}")
-    reason = f"You asked for {start.text} first."
-    if tuple(asked[0]) != tuple(start.actions[0]):
-        reason += f" Least squares do not run in it here: {asked[0][0]} instead."
-    return Plan(tuple(dict.fromkeys((*asked[:-1], *_ladder_from(asked[-1])))), reason)
+    reason = f"{method} in fp64 is expected to take the least time."
+    if method in ("cholesky", "cholesky/amd"):
+        reason = "Cholesky of A'A in fp64 takes half the operations of QR and suffices unless the "
+        reason += "condition number is large."
+    return Plan(_ladder_from(Action([FP64] * 4, method)), reason)
 
 
 def _trained(policy: DeployedPolicy, system: TallSystem) -> Plan:
@@ -231,15 +226,13 @@ def _trained(policy: DeployedPolicy, system: TallSystem) -> Plan:
     chosen = policy.policy.space[policy.policy.choose(state)]
     own = policy.algorithm.method if isinstance(policy.algorithm, LsIR) else None
     method = tall_methods(True)[0] if system.is_sparse else own or "qr"
-    return Plan(_ladder_from(_runnable(Action(chosen), method)), f"The tuner chose {chosen}.")
+    ladder = _ladder_from(_runnable(Action(chosen, method)))
+    return Plan(ladder, f"The tuner chose {chosen}.")
 
 
-def _runnable(action: Action, method: str) -> Action:
-    """The action in fp32 and fp64, each format raised to the lowest that has its bits and range.
-
-    `method` is for an action that names none.
-    """
-    return Action([at_least(fmt, (FP32, FP64)) for fmt in action], action.method or method)
+def _runnable(action: Action) -> Action:
+    """The action in fp32 and fp64, each format raised to the lowest that has its bits and range."""
+    return Action([at_least(fmt, (FP32, FP64)) for fmt in action], action.method)
 
 
 def _ladder_from(first: Action) -> tuple[Action, ...]:

@@ -9,6 +9,7 @@ from cuda_host import HostDevice
 
 import roundwise as rw
 from roundwise.backends import arrays
+from roundwise.backends.contract import ToRefine
 from roundwise.backends.cuda import cholesky, elimination, lu, matrix, plan, residual
 from roundwise.backends.cuda.backend import CudaBackend
 from roundwise.backends.cuda.products import PRODUCTS, split
@@ -124,7 +125,7 @@ def test_refinement_reads_back_once_for_each_correction(device, monkeypatch, met
     monkeypatch.setattr(matrix, "norms_of_blocks", lambda blocks: read.append(1) or norms(blocks))
     factors = backend.analyse(A, method).factorize(A, fmt)
     norm, target = np.abs(A).sum(axis=1).max(), 1e-15
-    found = factors.refined(backend.matrix(A, "fp64"), norm, B, target, 30)
+    found = factors.refined(ToRefine(backend.matrix(A, "fp64"), norm, B, target))
     assert len(read) == 1 + len(found.history) // 2 + (columns > 1)
     assert len(found.history) // 2 in ((1, 2) if fmt == "fp16x2" else (0, 1))
     exactly = exact.residual(A, found.X, B)
@@ -141,9 +142,9 @@ def test_refinement_that_does_not_get_there_is_left_to_others(device):
     factors = backend.analyse(A, "lu/tournament").factorize(A, "fp16")
     in_fp64 = backend.matrix(A, "fp64")
     norm = np.abs(A).sum(axis=1).max()
-    assert factors.refined(in_fp64, norm, b, 1e-15, 30) is None  # stagnates
-    assert factors.refined(in_fp64, norm, np.zeros((n, 1)), 1e-15, 30) is None
-    assert factors.refined(backend.matrix(A, "fp64x2"), norm, b, 1e-15, 30) is None
+    assert factors.refined(ToRefine(in_fp64, norm, b, 1e-15)) is None  # stagnates
+    assert factors.refined(ToRefine(in_fp64, norm, np.zeros((n, 1)), 1e-15)) is None
+    assert factors.refined(ToRefine(backend.matrix(A, "fp64x2"), norm, b, 1e-15)) is None
 
 
 @pytest.mark.parametrize("pivoting", ["tournament", "local"])

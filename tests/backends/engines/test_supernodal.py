@@ -13,6 +13,7 @@ from scipy.sparse.linalg import spsolve
 import roundwise as rw
 from roundwise import _kernels
 from roundwise.backends import ENGINES, ArithmeticFailure, NativeBackend, Status
+from roundwise.backends.contract import ToRefine
 from roundwise.backends.engines import structure, supernodal
 from roundwise.backends.native.sparse import EngineAnalysis
 from roundwise.problems import convection_diffusion_2d, laplace_3d, poisson_2d
@@ -484,7 +485,7 @@ def test_refinement_by_one_call(fmt, shape):
     B, target = np.asfortranarray(rng.standard_normal(shape)), 1e-15
     norm = float(abs(A).sum(axis=1).max())
     matrix = backend.matrix(A, "fp64")
-    found = factors.refined(matrix, norm, B, target, 30)
+    found = factors.refined(ToRefine(matrix, norm, B, target))
     assert found.X.shape == found.R.shape == B.shape
     X = found.X.reshape(300, -1)
     R = backend.residual(matrix, X, B.reshape(300, -1))
@@ -494,7 +495,7 @@ def test_refinement_by_one_call(fmt, shape):
     np.testing.assert_allclose(abs(R).max(axis=0), found.errors * sizes, rtol=1e-12)
     assert found.error == found.errors.max()
     assert (len(found.history) > 0) == (fmt == "fp32")
-    assert factors.refined(matrix, norm, B, target, 30, transpose=True) is None
-    assert factors.refined(matrix, norm, B * np.nan, target, 30) is None
-    assert factors.refined(matrix, norm, B, 1e-30, 30) is None
-    assert (factors.refined(matrix, norm, B, target, 0) is None) == (fmt == "fp32")
+    assert factors.refined(ToRefine(matrix, norm, B, target), transpose=True) is None
+    assert factors.refined(ToRefine(matrix, norm, B * np.nan, target)) is None
+    assert factors.refined(ToRefine(matrix, norm, B, 1e-30)) is None
+    assert (factors.refined(ToRefine(matrix, norm, B, target, 0)) is None) == (fmt == "fp32")

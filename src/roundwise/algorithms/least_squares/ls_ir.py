@@ -35,6 +35,7 @@ from roundwise.algorithms.refinement import Corrector, Refined, Substitution, by
 from roundwise.algorithms.scaling import ScaledColumns
 from roundwise.algorithms.stage import Stage, Stages, Vector
 from roundwise.algorithms.stopping import PaperRule, StoppingRule
+from roundwise.methods.tall import TALL
 from roundwise.problems.least_squares import LeastSquares
 from roundwise.problems.linear_system import Problem
 
@@ -176,10 +177,14 @@ def augmented_factors(
 ) -> AugmentedFactors:
     """An approximate inverse of the augmented matrix, by a method, in the factor stage's format.
 
-    Beside "qr" and "cholesky" there are those of sparse engines, of which "cholesky/..." factor
-    T'T, and the others the augmented matrix itself. `shared` keeps T'T.
+    A method that was added prepares itself. Beside such, "qr" and "cholesky" there are those of
+    sparse engines, of which "cholesky/..." factor T'T, and the others the augmented matrix itself.
+    `shared` keeps T'T.
     """
     backend, fmt = factor.backend, factor.fmt
+    if (own := TALL.get(method)) is not None and own.prepare is not None:
+        prepared: AugmentedFactors = own.prepare(factor, T)
+        return prepared
     if method == "qr":
         return OrthogonalFactors(factor, *backend.orthogonalized(T, fmt), fmt)
     shared = Shared() if shared is None else shared

@@ -21,6 +21,7 @@ from roundwise.backends.contract import (
     Factors,
     Matrix,
     Status,
+    ToRefine,
     UnsupportedFormat,
     Vector,
 )
@@ -173,21 +174,13 @@ class CudaFactors(Factors):
             raise ArithmeticFailure(Status.OVERFLOW, "triangular solve", fmt)
         return x.astype(np.float64, copy=False)
 
-    def refined(
-        self,
-        A: Matrix,
-        norm: float,
-        B: Vector,
-        target: float,
-        most_steps: int,
-        transpose: bool = False,
-        sums: Any = None,
-    ) -> AtOnce | None:
+    def refined(self, given: ToRefine, transpose: bool = False) -> AtOnce | None:
         """As the contract says, with one read-back for each correction.
 
         All columns are corrected as long as one is not good enough. None also where the numbers
         of columns are so small or large that they must be scaled with care.
         """
+        A, norm, B, target, most_steps, _ = given
         if not isinstance(A, CudaMatrix) or A.fmt != FP64 or 0 in B.shape or B.ndim != 2:
             return None
         xp, several = A._device.xp, B.shape[1] > 1

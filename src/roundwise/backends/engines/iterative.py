@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise.backends.checks import Float64Array
-from roundwise.backends.contract import ArithmeticFailure, AtOnce, Status, Vector
+from roundwise.backends.contract import ArithmeticFailure, AtOnce, Status, ToRefine
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import HiddenFactors
 from roundwise.backends.engines.structure import SymmetricPattern, without_values
@@ -150,17 +150,14 @@ class IterativeFactors(HiddenFactors):
             raise ArithmeticFailure(status, f"{self.method} solve", self.fmt)
         return np.asarray(found.X * scales)
 
-    def refined(
-        self,
-        A: Any,
-        norm: float,
-        B: Vector,
-        target: float,
-        most_steps: int,
-        transpose: bool = False,
-    ) -> AtOnce | None:
+    def refined(self, given: ToRefine, transpose: bool = False) -> AtOnce | None:
         """One run to the target, judged by residuals in twice the precision."""
-        if A.is_complex or A.fmt is not FP64 or 0 in B.shape:
+        A, norm, B, target = given[:4]
+        if (
+            A.fmt is not FP64
+            or 0 in B.shape
+            or not sparse.issparse(rows := getattr(A, "array", None))
+        ):
             return None
         block = np.asfortranarray(B if B.ndim == 2 else B[:, None])
         largest = np.abs(block).max(axis=0)
@@ -186,7 +183,7 @@ class IterativeFactors(HiddenFactors):
         if found.status in FAILURES:
             raise ArithmeticFailure(FAILURES[found.status], f"{self.method} solve", self.fmt)
         X = found.X
-        R = exact.residual(A.array, X, block)
+        R = exact.residual(rows, X, block)
         sizes = norm * np.abs(X).max(axis=0) + largest
         errors = np.abs(R).max(axis=0) / np.where(sizes > 0, sizes, 1.0)
         if not (errors <= target).all():

@@ -29,7 +29,7 @@ from scipy import sparse
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import require_square
-from roundwise.backends.contract import ArithmeticFailure, AtOnce, Status, Vector
+from roundwise.backends.contract import ArithmeticFailure, AtOnce, Status, ToRefine, Vector
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.engines.structure import (
@@ -189,19 +189,12 @@ class SupernodalFactors(PermutedFactors):
             y = np.ldexp(y.astype(np.float64), last[:, None])
         return finished(y, "sparse triangular solve", self.fmt, b)
 
-    def refined(
-        self,
-        A: Any,
-        norm: float,
-        B: Vector,
-        target: float,
-        most_steps: int,
-        transpose: bool = False,
-        sums: Any = None,
-    ) -> AtOnce | None:
+    def refined(self, given: ToRefine, transpose: bool = False) -> AtOnce | None:
+        A: Any = given.A
         if transpose or self._scales is not None or A.is_complex or A.fmt is not FP64:
             return None
         rows = A.array
+        _, norm, B, target, most_steps, _ = given
         if rows.indices.dtype != np.int32 or 0 in B.shape:
             return None
         X, R, errors = np.empty_like(B), np.empty_like(B), np.empty(B[:1].size)

@@ -20,7 +20,15 @@ from scipy.linalg import blas, lapack
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import Float64Array, checked_vector
-from roundwise.backends.contract import ArithmeticFailure, AtOnce, Factors, Matrix, Status, Vector
+from roundwise.backends.contract import (
+    ArithmeticFailure,
+    AtOnce,
+    Factors,
+    Matrix,
+    Status,
+    ToRefine,
+    Vector,
+)
 from roundwise.backends.engines.opaque import HiddenFactors, OpaqueFactors
 from roundwise.backends.native.dense import (
     GETRF,
@@ -241,16 +249,8 @@ class PlanarLU(HiddenFactors):
     def to(self, fmt: FloatFormat) -> PlanarLU:
         return self if fmt == self.fmt else PlanarLU(fmt, self._packed, self._rows)
 
-    def refined(
-        self,
-        A: Matrix,
-        norm: float,
-        B: Vector,
-        target: float,
-        most_steps: int,
-        transpose: bool = False,
-        sums: Any = None,
-    ) -> AtOnce | None:
+    def refined(self, given: ToRefine, transpose: bool = False) -> AtOnce | None:
+        A, norm, B, target, most_steps, sums = given
         if not isinstance(A, ComplexMatrix) or A.fmt != FP64:
             return None
         sums = Sums(block_for(len(B), True)) if sums is None else sums

@@ -24,7 +24,15 @@ from scipy.linalg import blas, lapack
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
 from roundwise.backends.checks import checked_vector, require_square
-from roundwise.backends.contract import ArithmeticFailure, AtOnce, Corrected, Matrix, Status, Vector
+from roundwise.backends.contract import (
+    ArithmeticFailure,
+    AtOnce,
+    Corrected,
+    Matrix,
+    Status,
+    ToRefine,
+    Vector,
+)
 from roundwise.backends.native import buffer_pool
 from roundwise.backends.native.exact import EXACT, Sums, block_for
 from roundwise.backends.native.indefinite import proved_indefinite, proves_indefinite
@@ -422,16 +430,8 @@ class DenseFactors(PermutedFactors):
             raise ArithmeticFailure(Status.OVERFLOW, "scaling a solution back", FP64)
         return total, *norms
 
-    def refined(
-        self,
-        A: Matrix,
-        norm: float,
-        B: Vector,
-        target: float,
-        most_steps: int,
-        transpose: bool = False,
-        sums: Any = None,
-    ) -> AtOnce | None:
+    def refined(self, given: ToRefine, transpose: bool = False) -> AtOnce | None:
+        A, norm, B, target, most_steps, sums = given
         if not isinstance(A, DenseMatrix) or A.fmt != FP64 or not self._refines:
             return None
         sums = Sums(block_for(len(A._columns))) if sums is None else sums
