@@ -175,10 +175,11 @@ def _ranked(
         return Plan(ladder_from(_safe_action(system, known), system), reason)
     if system.is_sparse:
         _looked_at(system, known)
-    if may_iterate and isinstance(ranks, NeighbourPolicy | OnlinePolicy) and system.is_sparse:
+    definite = system.is_sparse and not system.is_complex and known["looks_positive_definite"]
+    if may_iterate and definite and isinstance(ranks, NeighbourPolicy | OnlinePolicy):
         others = default_policy().rival_seconds
         rival = rival_of(
-            *(system, current_prices(), known, partial(others, "sparse")),
+            *(system, current_prices(), partial(others, "sparse")),
             lambda: _direct(policy, system, known),
         )
         if rival is not None:

@@ -75,19 +75,13 @@ class DirectWay:
 
 
 def rival_of(
-    system: System,
-    prices: Prices,
-    known: dict[str, float],
-    others: Callable[[Shape], float],
-    make: Callable[[], Plan],
+    system: System, prices: Prices, others: Callable[[Shape], float], make: Callable[[], Plan]
 ) -> tuple[DirectWay, str] | None:
-    """The direct way of a system that multigrid is to be tried for first, and why; else None.
+    """The direct way of a definite system that multigrid is to be tried for first, and why; or None.
 
     `others` prices the methods that fit all systems; `make` plans the direct way.
     """
     A, columns = system.A, max(1, system.b.shape[1])
-    if system.is_complex or not known["looks_positive_definite"]:
-        return None
     if not prices.prices(MULTIGRID.name, FORMAT.name) or A.indices.dtype != "int32":
         return None
     shape = Shape(system.n, A.nnz, columns)
