@@ -7,7 +7,7 @@ loads no more than it uses. What is not listed here is found in its package: ``r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roundwise._lazy import lazy_names
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from roundwise.backends.cuda.device import DeviceUnavailable
     from roundwise.exceptions import IllConditionedWarning, RoundwiseError, UnknownNameError
     from roundwise.formats import BF16, FP16, FP32, FP64, FloatFormat, get_format, register_format
+    from roundwise.integrations.replacing import replacing_numpy
     from roundwise.machine.threads import get_num_threads, set_num_threads
     from roundwise.outcomes import OutcomeTable, fill
     from roundwise.policies.base import Policy
@@ -59,6 +60,7 @@ _HOMES = {
     "backends.cuda.device": ("DeviceUnavailable",),
     "exceptions": ("IllConditionedWarning", "RoundwiseError", "UnknownNameError"),
     "formats": ("BF16", "FP16", "FP32", "FP64", "FloatFormat", "get_format", "register_format"),
+    "integrations.replacing": ("replacing_numpy",),
     "machine.threads": ("get_num_threads", "set_num_threads"),
     "outcomes": ("OutcomeTable", "fill"),
     "policies.base": ("Policy",),
@@ -76,3 +78,17 @@ _HOMES = {
 }
 __getattr__, __dir__, __all__ = lazy_names("roundwise", _HOMES)
 __all__ += ["problems"]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext roundwise``: solves of a notebook go through Roundwise (`replacing_numpy`)."""
+    from roundwise.integrations.notebook import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext roundwise``: NumPy's and SciPy's functions are their own again."""
+    from roundwise.integrations.notebook import unload
+
+    unload(shell)

@@ -22,6 +22,7 @@ except ModuleNotFoundError:
 from roundwise.commands.calibrate import calibrate_command
 from roundwise.commands.compare import compare_command
 from roundwise.commands.info import info_command
+from roundwise.commands.run import run_command
 from roundwise.commands.solve import solve_command
 
 try:
@@ -93,6 +94,7 @@ def main(ctx: click.Context) -> None:
 
     \b
     Examples
+      roundwise run script.py
       roundwise solve A.mtx b.mtx -o x.mtx
       roundwise compare
       roundwise train dense -o policy.json --train 30 --jobs -1
@@ -105,7 +107,14 @@ def main(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (solve_command, compare_command, calibrate_command, info_command, *LABORATORY):
+for command in (
+    run_command,
+    solve_command,
+    compare_command,
+    calibrate_command,
+    info_command,
+    *LABORATORY,
+):
     main.add_command(command)
 
 

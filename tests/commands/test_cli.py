@@ -130,7 +130,8 @@ def test_info_of_an_empty_table(tmp_path):
 
 
 COMMANDS = [
-    "solve", "compare", "calibrate", "info", "train", "evaluate", "reproduce", "fill", "merge",
+    "run", "solve", "compare", "calibrate", "info",
+    "train", "evaluate", "reproduce", "fill", "merge",
 ]  # fmt: skip
 
 

@@ -77,7 +77,7 @@ class DirectWay:
 def rival_of(
     system: System, prices: Prices, others: Callable[[Shape], float], make: Callable[[], Plan]
 ) -> tuple[DirectWay, str] | None:
-    """The direct way of a definite system that multigrid is to be tried for first, and why; or None.
+    """The direct way of a definite system that multigrid is tried for first, and why; else None.
 
     `others` prices the methods that fit all systems; `make` plans the direct way.
     """

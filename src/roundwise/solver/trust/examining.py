@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise._forking import cached_property
+from roundwise._inside import INSIDE
 from roundwise.algorithms.accuracy import default_tolerance, lost_pivots
 from roundwise.algorithms.conditioning import LOST, RESOLVED, Conditioning
 from roundwise.algorithms.scaling import LARGEST_SUM, magnitude_product
@@ -406,9 +407,10 @@ def warn_of(found: ErrorEstimate, asked_for_all: bool = False) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("roundwise."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(
+    warning = IllConditionedWarning(
         f"{lead}{count} of x can be relied on ({found.source}; the condition number is at least "
-        f"{found.condition:.1e})",
-        IllConditionedWarning,
-        stacklevel=level,
+        f"{found.condition:.1e})"
     )
+    if INSIDE.replaced:
+        raise warning
+    warnings.warn(warning, stacklevel=level)
