@@ -3,6 +3,7 @@
 
 #include "bindings/bindings.hpp"
 #include "iterative/hierarchy.hpp"
+#include "iterative/incomplete.hpp"
 #include "iterative/look.hpp"
 
 namespace roundwise {
@@ -90,6 +91,26 @@ void bind_iterative(nb::module_& m) {
                    else if (storage == "fp32") found = make_hierarchy<float>(A, std::move(B), std::move(first), choices, keep, made);
                    else if (storage == "bf16") found = make_hierarchy<Bf16>(A, std::move(B), std::move(first), choices, keep, made);
                    else if (storage == "fp16") found = make_hierarchy<Fp16>(A, std::move(B), std::move(first), choices, keep, made);
+                   else throw std::invalid_argument("no such storage; pass fp64, fp32, bf16 or fp16");
+               }
+               return nb::make_tuple(static_cast<int>(made), nb::cast(std::move(found)));
+           });
+    // The same for incomplete factors: `levels` of it has the entries of both and the shift of the diagonal.
+    define(m, "iterative_incomplete",
+           [](const std::string& storage, VectorIn<std::int32_t> starts, VectorIn<std::int32_t> indices, VectorIn<double> values,
+              bool definite, int levels, int threads) {
+               const CsrView A = matrix_of(starts, indices, values);
+               require(A.rows >= 1, "A has no rows; pass at least one");
+               require(threads >= 1 && levels >= 0, "threads < 1 or levels < 0; pass larger ones");
+               const Fill fill{definite, levels, threads};
+               Made made = Made::done;
+               std::unique_ptr<Preconditioner> found;
+               {
+                   nb::gil_scoped_release release;
+                   if (storage == "fp64") found = make_incomplete<double>(A, fill, made);
+                   else if (storage == "fp32") found = make_incomplete<float>(A, fill, made);
+                   else if (storage == "bf16") found = make_incomplete<Bf16>(A, fill, made);
+                   else if (storage == "fp16") found = make_incomplete<Fp16>(A, fill, made);
                    else throw std::invalid_argument("no such storage; pass fp64, fp32, bf16 or fp16");
                }
                return nb::make_tuple(static_cast<int>(made), nb::cast(std::move(found)));

@@ -86,6 +86,17 @@ template <class Body> void for_rows(std::int64_t rows, int threads, const Body& 
     });
 }
 
+// Calls body(begin, end) on ranges of rows; one thread where there are few.
+constexpr int rows_of_pass = 8192;
+
+template <class Body> void pass(Index rows, int threads, const Body& body) {
+    if (threads == 1 || rows <= 2 * rows_of_pass) return body(0, rows);
+    for_tasks((std::int64_t{rows} + rows_of_pass - 1) / rows_of_pass, threads, [&](std::int64_t task, int) {
+        const Index begin = static_cast<Index>(task) * rows_of_pass;
+        body(begin, rows - begin < rows_of_pass ? rows : begin + rows_of_pass);
+    });
+}
+
 // The rows of a matrix that are made one after the other: row(i, accumulator) takes each of row i's terms. Terms of one
 // column are added up in the order in which they come.
 class Accumulator {

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <mutex>
 
 #include "iterative/dense_inverse.hpp"
+#include "iterative/lent.hpp"
 #include "iterative/slices.hpp"
 
 namespace roundwise::iterative {
@@ -20,7 +19,6 @@ constexpr Index most_dense = 1500;         // a price: its inverse takes about a
 constexpr int lanczos_steps = 8;
 constexpr double lanczos_margin = 1.1;     // a taste: after 8 steps the largest Ritz value lacks a few per cent
 constexpr double tight_bound = 2.2;        // bounds as small are hardly above the eigenvalue (2 of most stencils)
-constexpr int rows_of_pass = 8192;
 
 // Multiplies row i and column i of A by 2^e_i such that its diagonal lies in [1/2, 2): powers of two change no digit.
 Made scale(Csr& A, std::vector<double>& factors, bool definite, int threads) {
@@ -113,15 +111,6 @@ double terms(const Csr& A, const Csr& B) {
     return sum;
 }
 
-// Calls body(begin, end) on ranges of rows; one thread where there are few.
-template <class Body> void pass(Index rows, int threads, const Body& body) {
-    if (threads == 1 || rows <= 2 * rows_of_pass) return body(0, rows);
-    for_tasks((std::int64_t{rows} + rows_of_pass - 1) / rows_of_pass, threads, [&](std::int64_t task, int) {
-        const Index begin = static_cast<Index>(task) * rows_of_pass;
-        body(begin, rows - begin < rows_of_pass ? rows : begin + rows_of_pass);
-    });
-}
-
 template <class E> class Hierarchy : public Preconditioner {
     using T = ComputedIn<E>;
 
@@ -137,24 +126,7 @@ template <class E> class Hierarchy : public Preconditioner {
     struct Scratch {
         std::vector<Buffer<T>> b, x, y, d;
     };
-    mutable std::mutex lending_;
-    mutable std::unique_ptr<Scratch> scratch_;  // of the last application; nullptr while one is going on
-
-    std::unique_ptr<Scratch> borrowed() const {
-        {
-            const std::unique_lock<std::mutex> lock(lending_, std::try_to_lock);
-            if (lock && scratch_) return std::move(scratch_);
-        }
-        auto made = std::make_unique<Scratch>();
-        for (const Level& level : made_)
-            for (auto* vectors : {&made->b, &made->x, &made->y, &made->d}) vectors->emplace_back(level.rows);
-        return made;
-    }
-
-    void give_back(std::unique_ptr<Scratch> scratch) const {
-        const std::unique_lock<std::mutex> lock(lending_, std::try_to_lock);
-        if (lock) scratch_ = std::move(scratch);
-    }
+    Lent<Scratch> lent_;
 
     std::vector<Level> made_;
     Buffer<T> coarse_;           // the inverse of the last level, dense; empty if it is only smoothed
@@ -347,36 +319,19 @@ template <class E> class Hierarchy : public Preconditioner {
     }
 
     void apply(const double* R, double* Z, Index columns, int threads) const override {
-        std::unique_ptr<Scratch> own = borrowed();
-        Scratch& scratch = *own;
         const Index n = made_[0].rows;
-        for (Index c = 0; c < columns; ++c, R += n, Z += n) {
-            double largest = 0;
-            bool finite = true;
-            for (Index i = 0; i < n; ++i) {
-                const double size = std::fabs(R[i] * scale_[i]);
-                largest = std::max(largest, size);
-                finite = finite && std::isfinite(size);
-            }
-            if (!finite || largest == 0) {
-                std::fill_n(Z, n, finite ? 0.0 : std::numeric_limits<double>::quiet_NaN());
-                continue;
-            }
-            // No number of the cycle leaves float32's range, whatever the size of R.
-            int exponent;
-            std::frexp(largest, &exponent);
-            const double down = std::ldexp(1.0, -exponent), up = std::ldexp(1.0, exponent);
-            T* b = scratch.b[0].data();
-            pass(n, threads, [&](Index begin, Index end) {
-                for (Index i = begin; i < end; ++i) b[i] = static_cast<T>(R[i] * scale_[i] * down);
+        auto scratch = lent_.borrowed([&] {
+            auto made = std::make_unique<Scratch>();
+            for (const Level& level : made_)
+                for (auto* vectors : {&made->b, &made->x, &made->y, &made->d}) vectors->emplace_back(level.rows);
+            return made;
+        });
+        for (Index c = 0; c < columns; ++c, R += n, Z += n)
+            scaled_application<T>(n, threads, R, scale_.data(), scratch->b[0].data(), Z, [&](T*) {
+                cycle(*scratch, 0, threads);
+                return scratch->x[0].data();
             });
-            cycle(scratch, 0, threads);
-            const T* x = scratch.x[0].data();
-            pass(n, threads, [&](Index begin, Index end) {
-                for (Index i = begin; i < end; ++i) Z[i] = static_cast<double>(x[i]) * scale_[i] * up;
-            });
-        }
-        give_back(std::move(own));
+        lent_.give_back(std::move(scratch));
     }
 
     Index rows() const override { return made_[0].rows; }

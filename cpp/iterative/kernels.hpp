@@ -45,6 +45,9 @@ template <class E> struct ProductKernels {
     void (*add_product)(const SlicesView<E>&, const T* x, T* y, Index begin, Index end);   // y = y + S x
     void (*residual)(const SlicesView<E>&, const T* diagonal, const T* b, const T* x, T* r, Index begin, Index end);
     void (*smooth)(const SlicesView<E>&, const Smoothing<T>&, Index begin, Index end);
+    // x_i = (x_i - sum of s_ij x_j) inverse_i for the rows order[begin] to order[end - 1] in turn; compressed rows. All
+    // inverses are 1 if there are none.
+    void (*substitute)(const SlicesView<E>&, const T* inverse, const Index* order, T* x, Index begin, Index end);
 };
 
 template <class E> const ProductKernels<E>& product_kernels();  // of the level in use; in dispatch.cpp

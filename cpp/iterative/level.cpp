@@ -6,7 +6,8 @@ namespace ROUNDWISE_LEVEL {
 
 template <class E>
 constexpr iterative::ProductKernels<E> product_table = {round_all<E>, widen_all<E>, row_products<E, false>,
-                                                        row_products<E, true>, residual_of<E>, smooth_rows<E>};
+                                                        row_products<E, true>, residual_of<E>, smooth_rows<E>,
+                                                        substitute_rows<E>};
 
 extern const iterative::ProductKernels<double> fp64_products;
 extern const iterative::ProductKernels<float> fp32_products;

@@ -1,6 +1,8 @@
 // The products of kernels.hpp.
 #pragma once
 
+#include <type_traits>
+
 #include "iterative/kernels.hpp"
 #include "native/storage.hpp"
 
@@ -69,7 +71,12 @@ inline Eight<float> gathered(const float* x, const Index* at) {
 
 template <class E> inline iterative::ComputedIn<E> one_widened(const E& value) {
     if constexpr (std::is_same_v<E, double> || std::is_same_v<E, float>) return value;
-    else {
+    else if constexpr (std::is_same_v<E, iterative::Bf16>) {
+        const std::uint32_t bits = static_cast<std::uint32_t>(value.bits) << 16;
+        float wide;
+        std::memcpy(&wide, &bits, sizeof wide);
+        return wide;
+    } else {
         E eight[lanes] = {value};
         return widened(eight)[0];
     }
@@ -152,6 +159,16 @@ void smooth_rows(const SlicesView<E>& S, const iterative::Smoothing<iterative::C
             s.d[i] = d;
             s.y[i] = s.x[i] + d;
         });
+}
+
+template <class E>
+void substitute_rows(const SlicesView<E>& S, const iterative::ComputedIn<E>* inverse, const Index* order,
+                     iterative::ComputedIn<E>* x, Index begin, Index end) {
+    for (Index k = begin; k < end; ++k) {
+        const Index i = order[k];
+        const iterative::ComputedIn<E> left = x[i] - row_sum(S, x, i);
+        x[i] = inverse ? left * inverse[i] : left;
+    }
 }
 
 }  // namespace ROUNDWISE_LEVEL

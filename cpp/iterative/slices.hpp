@@ -22,8 +22,10 @@ template <class E> struct Slices {
     }
 
     // The entries of A, those on the diagonal left out if `hollow`. `changes`, if given, receives for each row the sum
-    // of what rounding has taken from its entries, each times weights[column] / weights[row].
-    Slices(const CsrView& A, bool hollow, const double* weights, double* changes, int threads) : rows(A.rows) {
+    // of what rounding has taken from its entries, each times weights[column] / weights[row]. `compressed` rows have no
+    // slices.
+    Slices(const CsrView& A, bool hollow, const double* weights, double* changes, int threads, bool compressed = false)
+        : rows(A.rows) {
         const auto kept = [&](Index i, Index e) { return !hollow || A.indices[e] != i; };
         const auto length = [&](Index i) {
             Index count = 0;
@@ -47,7 +49,7 @@ template <class E> struct Slices {
             padded += std::int64_t{most} * lanes_of_slice;
         }
         wide[slices] = padded;
-        if (static_cast<double>(padded) <= most_padding * static_cast<double>(total) + 64) {
+        if (!compressed && static_cast<double>(padded) <= most_padding * static_cast<double>(total) + 64) {
             lanes = lanes_of_slice;
             starts = std::move(wide);
         } else {

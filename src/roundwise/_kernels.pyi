@@ -672,6 +672,18 @@ def iterative_hierarchy(
     /,
 ) -> tuple[int, Preconditioner | None]: ...
 
+# The same for incomplete factors; `levels` has the entries of both, and the shift of the diagonal.
+def iterative_incomplete(
+    storage: str,
+    starts: _Index,
+    indices: _Index,
+    values: _Vector,
+    definite: bool,
+    levels: int,
+    threads: int,
+    /,
+) -> tuple[int, Preconditioner | None]: ...
+
 # Unknowns connected with the first one, levels and width of the graph, share of positive entries.
 def iterative_look(
     starts: _Index, indices: _Index, values: _Vector, /
