@@ -215,7 +215,7 @@ def _torch_solve(call: Call) -> Solve:
 def is_answer(call: Call, x: Any) -> bool:
     """Whether a peer's x counts: any backward stable method's does."""
     u = 2.0**-24 if call.dtype in SINGLE else 2.0**-53
-    return backward_error(call, x) <= 1000 * u * np.sqrt(call.n)
+    return backward_error(call, x, wide=False) <= 1000 * u * np.sqrt(call.n)
 
 
 def usable(call: Call) -> dict[str, Thunk]:

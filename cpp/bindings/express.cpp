@@ -120,11 +120,11 @@ void with_solver(bool is_complex, Storage storage, const Numbers& b, bool single
     else with_solver_of<1, double>(storage, twice, single, n, columns, gate, body);
 }
 
-// Calls work(i) for each of `count` systems, on several threads if they are many; each has the `work` that
-// start(scratch) makes. A thread takes as many systems at a time as take some microseconds.
+// Calls work(i) for each of `count` systems of `numbers` numbers, on several threads if they are many; each has the
+// `work` that start(scratch) makes. A thread takes as many systems at a time as take some microseconds.
 template <class Start>
-void share_systems(std::int64_t count, std::int64_t n, int threads, std::int64_t bytes, const Start& start) {
-    const std::int64_t step = std::max<std::int64_t>(1, 4096 / (n * n));
+void share_systems(std::int64_t count, std::int64_t numbers, int threads, std::int64_t bytes, const Start& start) {
+    const std::int64_t step = std::max<std::int64_t>(1, 4096 / numbers);
     threads = static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(threads, count / (4 * step))));
     const Workspace workspace(bytes * threads);
     std::int64_t claimed = 0;
@@ -139,6 +139,61 @@ void share_systems(std::int64_t count, std::int64_t n, int threads, std::int64_t
     run_members(
         threads, [](void* context, int member) { (*static_cast<decltype(&share)>(context))(member); },
         const_cast<void*>(static_cast<const void*>(&share)));
+}
+
+// The i-th answer of a stack.
+char* answer_at(const Numbers& x, std::int64_t i) {
+    const std::int64_t size = (x.is_single ? 4 : 8) * (x.is_complex ? 2 : 1);
+    return static_cast<char*>(x.data()) + i * size * x.shape(1) * x.shape(2);
+}
+
+// The numbers of one matrix to a lane: part p of number e to to[(e * parts + p) * lanes].
+void to_lane(const GivenNumbers& given, std::int64_t lanes, double* to) {
+    const std::int64_t columns = given.columns, parts = given.parts();
+    given.read([=](std::int64_t i, std::int64_t j, int part, double value) {
+        to[((i * columns + j) * parts + part) * lanes] = value;
+    });
+}
+
+// Whether systems of a stack are solved side by side, as many as a vector has lanes at a time.
+bool are_tiny(const Numbers& a, const Numbers& b, std::int64_t n, std::int64_t columns, std::int64_t count,
+              Storage storage, bool forward) {
+    constexpr std::int64_t most = 1024;  // right-hand sides of one: a copy of them stays in the first caches
+    return n <= tiny_order && n * columns <= most && count >= tiny_kernels().lanes &&
+           a.is_complex == b.is_complex && storage == Storage::fp64 && !forward;
+}
+
+// Solves such systems; errors are infinite for those that are to be solved one by one.
+template <class MatrixAt, class ColumnsAt>
+void solve_tiny(std::int64_t n, std::int64_t columns, std::int64_t count, const MatrixAt& matrix_at,
+                const ColumnsAt& columns_at, const Numbers& x, const ExpressGate& gate, int threads, double* errors) {
+    const TinyKernels& kernels = tiny_kernels();
+    const std::int64_t lanes = kernels.lanes, groups = (count + lanes - 1) / lanes;
+    const std::int64_t parts = x.is_complex ? 2 : 1, of_b = parts * n * columns;
+    const std::int64_t numbers = parts * n * n + 2 * of_b + 1;
+    const auto start = [&](char* scratch) {
+        double *a = reinterpret_cast<double*>(scratch), *b = a + parts * n * n * lanes, *found = b + of_b * lanes;
+        double* group_errors = found + of_b * lanes;
+        return [&, a, b, found, group_errors](std::int64_t group) {
+            const std::int64_t first = group * lanes, last = std::min(first + lanes, count);
+            for (std::int64_t lane = 0; lane < lanes; ++lane) {  // those that do not exist are copies of the last one
+                const std::int64_t i = std::min(first + lane, last - 1);
+                to_lane(matrix_at(i), lanes, a + lane);
+                to_lane(columns_at(i), lanes, b + lane);
+            }
+            kernels.solve[parts - 1](n, columns, a, b, found, x.is_single, gate, group_errors);
+            for (std::int64_t i = first; i < last; ++i) {
+                errors[i] = group_errors[i - first];
+                char* to = answer_at(x, i);
+                for (std::int64_t e = 0; e < of_b; ++e) {
+                    const double value = found[e * lanes + i - first];
+                    if (x.is_single) reinterpret_cast<float*>(to)[e] = static_cast<float>(value);
+                    else reinterpret_cast<double*>(to)[e] = value;
+                }
+            }
+        };
+    };
+    share_systems(groups, n * n * lanes, threads, (numbers * lanes * 8 + 63) / 64 * 64, start);
 }
 
 // Which of the given matrices, or columns, each of `count` systems has: indices, or none where system i has the
@@ -171,12 +226,6 @@ std::int64_t refused_of(const VectorOut<double>& errors) {
     std::int64_t count = 0;
     for (std::size_t i = 0; i < errors.size(); ++i) count += errors.data()[i] == HUGE_VAL;
     return count;
-}
-
-// The i-th answer of a stack.
-char* answer_at(const Numbers& x, std::int64_t i) {
-    const std::int64_t size = (x.is_single ? 4 : 8) * (x.is_complex ? 2 : 1);
-    return static_cast<char*>(x.data()) + i * size * x.shape(1) * x.shape(2);
 }
 
 double error_of(const ExpressResult& found) {
@@ -220,7 +269,7 @@ template <int parts, class T> struct KeptFactorsOf : KeptFactors {
             };
         };
         without_lock_if(count * n * n * n > many_operations, [&] {
-            share_systems(count, n, threads, forward ? unplaced.weakness_bytes(n) : 0, start);
+            share_systems(count, n * n, threads, forward ? unplaced.weakness_bytes(n) : 0, start);
         });
         for (std::int64_t i = 0; i < count; ++i)
             if (!good[static_cast<std::size_t>(i)]) refused.push_back(i);
@@ -331,19 +380,27 @@ void bind_express(nb::module_& m) {
         const ExpressGate gate =
             gate_of(tolerance, growth, block_error, exact_error, suspicious, least, most, block, forward);
         double* found = errors.data();
+        const bool tiny = are_tiny(a, b, n, columns, count, storage_of(format), forward);
+        if (tiny)
+            without_lock_if(count * n * n * (n + columns) > many_operations, [&] {
+                solve_tiny(n, columns, count, [&](std::int64_t i) { return a.given(1, matrices[i]); },
+                           [&](std::int64_t i) { return b.given(1, blocks[i]); }, x, gate, threads, found);
+            });
+        if (tiny && refused_of(errors) == 0) return std::int64_t{0};
         with_solver(a.is_complex, storage_of(format), b, x.is_single, n, columns, gate, [&](auto given, const auto& solver) {
             const std::int64_t bytes = given.place(nullptr);
             const auto start = [&](char* scratch) {
                 auto own_matrix = given;
                 own_matrix.place(scratch);
                 return [&, matrix = own_matrix, own = solver, scratch](std::int64_t i) mutable {
+                    if (tiny && found[i] != HUGE_VAL) return;
                     matrix.read(a.given(1, matrices[i]), false);
                     found[i] = error_of(own.solve_anew(matrix, b.given(1, blocks[i]), answer_at(x, i),
                                                        scratch + bytes));
                 };
             };
             without_lock_if(count * n * n * (n + columns) > many_operations, [&] {
-                share_systems(count, n, threads, bytes + solver.scratch_bytes(), start);
+                share_systems(count, n * n, threads, bytes + solver.scratch_bytes(), start);
             });
         });
         return refused_of(errors);
@@ -420,7 +477,7 @@ void bind_express(nb::module_& m) {
                 };
             };
             without_lock_if(count * kept.n * kept.n * columns > many_operations, [&] {
-                share_systems(count, kept.n, threads, solver.scratch_bytes(), start);
+                share_systems(count, kept.n * kept.n, threads, solver.scratch_bytes(), start);
             });
         });
         return refused_of(errors);

@@ -29,6 +29,7 @@ ROUNDWISE_DECLARE_TABLE(structured_, BandKernels<1>, real_band)
 ROUNDWISE_DECLARE_TABLE(structured_, BandKernels<2>, complex_band)
 ROUNDWISE_DECLARE_TABLE(structured_, TriangleKernels, triangle)
 ROUNDWISE_DECLARE_TABLE(structured_, ZeroKernels, zeros)
+ROUNDWISE_DECLARE_TABLE(structured_, TinyKernels, tiny)
 ROUNDWISE_DECLARE_TABLE(orthogonal_, OrthogonalKernels<float>, float_kernels)
 ROUNDWISE_DECLARE_TABLE(orthogonal_, OrthogonalKernels<double>, double_kernels)
 
@@ -161,6 +162,8 @@ template <> const BandKernels<2>& band_kernels() {
 }
 
 const TriangleKernels& triangle_kernels() { return ROUNDWISE_TABLE(native_level(), structured_, triangle); }
+
+const TinyKernels& tiny_kernels() { return ROUNDWISE_TABLE(native_level(), structured_, tiny); }
 
 const ZeroKernels& zero_kernels() { return ROUNDWISE_TABLE(native_level(), structured_, zeros); }
 

@@ -61,18 +61,6 @@ struct GivenNumbers {
     }
 };
 
-// What the gate asks of an answer.
-struct ExpressGate {
-    double tolerance;    // the largest backward error that is accepted
-    double growth;       // the backward error is at most e growth + c for the computed e,
-    double block_error;  // c of residuals summed in blocks,
-    double exact_error;  // c of residuals in twice the precision
-    double suspicious;   // the ratio of pivots from which x is likely to have right digits
-    double least, most;  // products of a system whose divisor is between them are in range
-    std::int64_t block;  // products of a block (exact.hpp)
-    bool forward;        // whether x itself is to be right to a few units in the last place
-};
-
 enum class ExpressStatus : int { accepted = 0, suspicious = 1, above_tolerance = 2 };
 
 struct ExpressResult {

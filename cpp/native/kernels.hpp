@@ -201,6 +201,18 @@ static inline std::int64_t padded_to_eight(std::int64_t n) { return padded<doubl
 // From row to row of a square matrix: an odd number of lines, so that a column is spread over the whole cache.
 template <class T> static inline std::int64_t row_step(std::int64_t n) { return padded<T>(n) | line_of<T>; }
 
+// What the gate asks of an answer.
+struct ExpressGate {
+    double tolerance;    // the largest backward error that is accepted
+    double growth;       // the backward error is at most e growth + c for the computed e,
+    double block_error;  // c of residuals summed in blocks,
+    double exact_error;  // c of residuals in twice the precision
+    double suspicious;   // the ratio of pivots from which x is likely to have right digits
+    double least, most;  // products of a system whose divisor is between them are in range
+    std::int64_t block;  // products of a block (exact.hpp)
+    bool forward;        // whether x itself is to be right to a few units in the last place
+};
+
 // LU of one small dense matrix on one thread. The padding is zero. Of a complex matrix n rows are real
 // parts, and as many imaginary parts follow.
 template <class T> struct SmallLu {

@@ -122,7 +122,20 @@ struct ZeroKernels {
                               std::int32_t* workspace);
 };
 
+// The largest order of systems that are solved side by side. (A taste: larger ones fill vectors by themselves.)
+constexpr int tiny_order = 8;
+
+// Tiny systems, real or complex, one in each lane of a vector: A has n x n rows of `lanes` numbers (of complex numbers
+// a row of real parts before each of imaginary ones), B and X n x columns. By parts - 1. `single` answers are rounded before the gate looks at them. errors[lane] is the upper bound of a backward error, and infinite
+// where pivots are suspicious or it is above the tolerance: such systems are to be solved another way.
+struct TinyKernels {
+    std::int64_t lanes;
+    void (*solve[2])(std::int64_t n, std::int64_t columns, const double* a, const double* b, double* x, bool single,
+                     const ExpressGate& gate, double* errors);
+};
+
 template <int parts> const BandKernels<parts>& band_kernels();
+const TinyKernels& tiny_kernels();
 const TriangleKernels& triangle_kernels();
 const ZeroKernels& zero_kernels();
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import rational
 from exact import backward_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -229,3 +230,41 @@ def test_reports_of_a_stack_have_the_bits_of_plain_answers(n):
         np.testing.assert_array_equal(solution.x, rw.solve(matrices, b))
         assert solution.shape == (3,)
         assert solution[2].backward_error <= np.sqrt(n) * 2.0**-53
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128, np.complex64])
+@pytest.mark.parametrize("n", range(1, 10))
+@pytest.mark.parametrize("k", [1, 3])
+def test_tiny_systems_side_by_side_have_the_bits_of_single_solves(n, k, dtype):
+    """21 systems fill no whole number of vectors; some are refused there: scaled, or singular."""
+    rng = np.random.default_rng(n)
+
+    def numbers(*shape):
+        parts = rng.standard_normal((2, *shape))
+        is_complex = np.dtype(dtype).kind == "c"
+        return (parts[0] + 1j * parts[1] if is_complex else parts[0]).astype(dtype)
+
+    A, B = numbers(21, n, n), numbers(21, n, k)
+    A[3] *= 2.0**-40
+    A[4] = np.eye(n)
+    A[5] = A[5][::-1] * (np.arange(1, n + 1) * 1e3)
+    B[6] = 0
+    A[7, 0] *= 1e15  # rows of different sizes, where pivots look suspicious
+    X = rw.solve(A, B)
+    told = rw.solve(A, B, full_output=True)
+    assert np.array_equal(told.x, X)
+    for i in range(21):
+        assert np.array_equal(X[i], rw.solve(A[i], B[i]))
+        assert rational.passes_gate(A[i], X[i], B[i], told[i].tolerance)
+        assert told[i].backward_error <= told[i].tolerance
+    assert np.array_equal(rw.solve(A, B[0]), np.stack([rw.solve(one, B[0]) for one in A]))
+    strided = np.asfortranarray(A.transpose(1, 2, 0)).transpose(2, 0, 1)
+    assert np.array_equal(rw.solve(strided, B), X)
+    if n > 1:
+        A[11, 1] = A[11, 0]
+        with pytest.raises(rw.SolveFailed, match=r"system \(11,\) of the stack: A is singular"):
+            rw.solve(A, B)
+    A[12, 0, 0] = np.nan
+    A[11] = np.eye(n)
+    with pytest.raises(ValueError, match="NaN"):
+        rw.solve(A, B)

@@ -9,6 +9,7 @@ import numpy as np
 import roundwise._kernels as _kernels
 from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.algorithms.verified_lu import VerifiedLU
+from roundwise.backends.native.dense import has_own_lu
 from roundwise.backends.native.small_sparse import random_vector
 from roundwise.backends.native.structured import (
     LOWER,
@@ -244,7 +245,7 @@ def dense_factors(
     n = len(A)
     # For answers in single precision no lower format than that of A has anything to gain.
     size = AS_LARGE * n if A.dtype.kind == "c" else n
-    is_plain = not (wanted.is_low or wanted.forward)
+    is_plain = not (wanted.is_low or wanted.forward) and has_own_lu()
     own_format = A.dtype in SINGLE and is_plain and wanted.takes(0) and size < wanted.most
     if not (own_format or wanted.takes(size)):
         return None
