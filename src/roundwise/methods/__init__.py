@@ -20,7 +20,7 @@ METHODS: dict[str, Method] = {
         gpu.TOURNAMENT,
         dense.LU,
         dense.QR,
-        iterative.MULTIGRID,
+        *iterative.ITERATIVE,
         *SPARSE,
     )
 }

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from roundwise.formats import BF16, FP16, FP32, FP64
 from roundwise.methods.contract import Method, Price, Rates, Seconds, Shape
-from roundwise.methods.sparse import DEFINITE, amounts
+from roundwise.methods.sparse import DEFINITE, SAFE, amounts
 
 TYPICAL = 10
 """Iterations of what counts as a step: half of those that a run to the gate takes where multigrid
@@ -44,11 +44,21 @@ def price_of(name: str) -> Price:
     return price
 
 
-STORED = BF16, FP16, FP32, FP64
+STORED, STRONG = (BF16, FP16, FP32, FP64), ("strong_diagonal",)
 
 MULTIGRID = Method(
     "multigrid/sa", True, STORED, ("cholesky/amd",), needs=DEFINITE, price=price_of("multigrid/sa")
 )
+
+
+INCOMPLETE = (
+    *(Method(f"ic/{k}", True, STORED, ("cholesky/amd",), needs=DEFINITE) for k in range(3)),
+    Method("ilu/0", True, STORED, ("lu/amd", SAFE), needs=STRONG, price=price_of("ilu/0")),
+    *(Method(f"ilu/{k}", True, STORED, ("lu/amd", SAFE), needs=STRONG) for k in (1, 2)),
+)
+"""Incomplete factorizations with levels of fill; the default policy takes those with a price."""
+
+ITERATIVE = (MULTIGRID, *INCOMPLETE)
 
 
 class Look(NamedTuple):

@@ -26,7 +26,7 @@ from roundwise.features import probe
 from roundwise.formats import BF16, FP32, FP64
 from roundwise.machine.threads import FEW_CORES, factorization_threads
 from roundwise.methods import METHODS
-from roundwise.methods.iterative import MULTIGRID
+from roundwise.methods.iterative import ITERATIVE
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
 from roundwise.policies.profile import KINDS, STRUCTURE, fitting_actions, kind_of
 from roundwise.solver.direct_or_iterative import FORMAT, DirectWay, rival_of
@@ -63,6 +63,9 @@ PATIENCE, LEAST_LIMIT = 3.0, 0.1
 expected of the safe action, but not before LEAST_LIMIT seconds. A taste: counts are seldom off by
 that much, and a solve that is stopped has lost no more than it would take safely."""
 
+
+TRIED = frozenset(method.name for method in ITERATIVE)
+"""Methods whose price says little before they are tried: see `direct_or_iterative`."""
 
 IN_SINGLE = (
     "FP32: A is in single precision, and so are answers for such b. Backward stable factors in "
@@ -175,16 +178,16 @@ def _ranked(
         return Plan(ladder_from(_safe_action(system, known), system), reason)
     if system.is_sparse:
         _looked_at(system, known)
-    definite = system.is_sparse and not system.is_complex and known["looks_positive_definite"]
-    if may_iterate and definite and isinstance(ranks, NeighbourPolicy | OnlinePolicy):
+    is_real = system.is_sparse and not system.is_complex
+    if may_iterate and is_real and isinstance(ranks, NeighbourPolicy | OnlinePolicy):
         others = default_policy().rival_seconds
         rival = rival_of(
-            *(system, current_prices(), partial(others, "sparse")),
+            *(system, current_prices(), known, partial(others, "sparse")),
             lambda: _direct(policy, system, known),
         )
         if rival is not None:
-            direct, why = rival
-            first = Action([FORMAT, FP64, FP64, FP64], MULTIGRID.name)
+            method, direct, why = rival
+            first = Action([FORMAT, FP64, FP64, FP64], method.name)
             return Plan(ladder_from(first, system), why, direct=direct)
     return _direct(policy, system, known)
 
@@ -210,7 +213,7 @@ def _priced(policy: DeployedPolicy, system: System, known: dict[str, float], see
     ranks = policy.policy
     allowed = allowed_actions(ranks.space, system, known)
     if isinstance(ranks, NeighbourPolicy | OnlinePolicy):  # for these, see `rival_of`
-        allowed = tuple(i for i in allowed if ranks.space[i].method != MULTIGRID.name)
+        allowed = tuple(i for i in allowed if ranks.space[i].method not in TRIED)
     if not allowed:
         if system.place is not None:
             raise _too_large(ranks.space, system)

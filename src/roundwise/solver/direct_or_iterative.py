@@ -1,9 +1,10 @@
 """Direct or iterative: decided for a sparse system before its symbolic analysis is paid for.
 
 1. Shape and a look: two searches through the graph tell about how wide it is, and so what the
-   direct way takes at least, analysis included. Where multigrid is not expected to take less, or
-   where a vain attempt would take too large a part of that, the direct way is planned as ever.
-2. The attempt: the hierarchy, then iterations on the system itself. From the tenth on their
+   direct way takes at least, analysis included. Where multigrid (for definite systems) is not
+   expected to take less, or where a vain attempt, by incomplete LU if A is unsymmetric, would take
+   too large a part of that, the direct way is planned as ever.
+2. The attempt: the preconditioner, then iterations on the system itself. From the tenth on their
    contraction forecasts how many there will be, and prices tell what these take. As long as that
    is less than the least of the direct way, nothing else is computed.
 3. Otherwise the direct way is planned, which counts its work. If the forecast exceeds its price,
@@ -15,7 +16,7 @@ same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from roundwise._forking import cached_property
 from roundwise.backends.engines.orderings import ND_FROM
 from roundwise.costs.prices import Prices
 from roundwise.formats import FP32, FP64
-from roundwise.methods import Shape, Work
+from roundwise.methods import METHODS, Method, Shape, Work
 from roundwise.methods.iterative import (
     MULTIGRID,
     Look,
@@ -75,41 +76,50 @@ class DirectWay:
 
 
 def rival_of(
-    system: System, prices: Prices, others: Callable[[Shape], float], make: Callable[[], Plan]
-) -> tuple[DirectWay, str] | None:
-    """The direct way of a definite system that multigrid is tried for first, and why; else None.
+    system: System,
+    prices: Prices,
+    known: Mapping[str, float],
+    others: Callable[[Shape], float],
+    make: Callable[[], Plan],
+) -> tuple[Method, DirectWay, str] | None:
+    """The method to try first, the direct way to compare it with, and why; None to go that way.
 
     `others` prices the methods that fit all systems; `make` plans the direct way.
     """
     A, columns = system.A, max(1, system.b.shape[1])
-    if not prices.prices(MULTIGRID.name, FORMAT.name) or A.indices.dtype != "int32":
+    definite = bool(known["looks_positive_definite"])
+    method = MULTIGRID if definite else METHODS["ilu/0"]
+    if not (method.fits(known) and prices.prices(method.name, FORMAT.name)):
         return None
-    shape = Shape(system.n, A.nnz, columns)
-    attempt = prices.seconds(shape, MULTIGRID.name, FORMAT.name, Work(1, steps=1))
+    if known["symmetric"] > definite or A.indices.dtype != "int32":
+        return None
+    shape, fmt = Shape(system.n, A.nnz, columns), FORMAT.name
+    attempt = prices.seconds(shape, method.name, fmt, Work(1, steps=1))
     if attempt > highest(prices, shape):
         return None
     reached, levels, width, positive = _kernels.iterative_look(A.indptr, A.indices, A.data)
     if 2 * reached < system.n:
         return None
     counts = least_shape(shape, Look(reached, levels, width))
-    least = counting_seconds(counts, ND_FROM) + direct_seconds(prices, counts)
+    least = counting_seconds(counts, ND_FROM) + direct_seconds(prices, counts, definite)
     least = min(least, others(counts))
-    setup = prices.seconds(shape, MULTIGRID.name, FORMAT.name, Work(1))
-    suited = positive <= AT_HOME and attempt < least
+    setup = prices.seconds(shape, method.name, fmt, Work(1))
+    suited = definite and positive <= AT_HOME and attempt < least
     if not suited and not setup < RISKED * least:
         return None
-    each = iteration_seconds(prices, shape, MULTIGRID.name, FORMAT.name)
+    each = iteration_seconds(prices, shape, method.name, fmt)
     reason = (
-        f"Chose {MULTIGRID.name}: the graph of A is {width} wide, so that a factorization is "
+        f"Chose {method.name}: the graph of A is {width} wide, so that a factorization is "
         f"expected to take at least {least:.2g} s, and {2 * TRIAL} iterations about "
         f"{attempt:.2g} s."
     )
-    return DirectWay(least, each, make), reason
+    return method, DirectWay(least, each, make), reason
 
 
-def direct_seconds(prices: Prices, counts: Shape) -> float:
-    """Cholesky in FP32 with a correction, in the better order."""
-    return prices.seconds(counts, "cholesky/nd", FP32.name, Work(1, steps=1))
+def direct_seconds(prices: Prices, counts: Shape, definite: bool) -> float:
+    """Cholesky or LU in FP32 with a correction, in the better order."""
+    name = "cholesky/nd" if definite else "lu/nd"
+    return prices.seconds(counts, name, FP32.name, Work(1, steps=1))
 
 
 def highest(prices: Prices, shape: Shape) -> float:

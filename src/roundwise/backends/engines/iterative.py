@@ -14,21 +14,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from roundwise._forking import cached_property
 from roundwise.backends.checks import Float64Array
 from roundwise.backends.contract import ArithmeticFailure, AtOnce, Status, ToRefine
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import HiddenFactors
 from roundwise.backends.engines.structure import SymmetricPattern, without_values
 from roundwise.backends.native import exact
-from roundwise.backends.preconditioners import STORED_IN, Multigrid, Preconditioner
+from roundwise.backends.preconditioners import STORED_IN, Incomplete, Multigrid, Preconditioner
 from roundwise.formats import FP64, FloatFormat
-from roundwise.krylov import BackwardError, KrylovStatus, Residual, Sizes, cg, products_of
+from roundwise.krylov import BackwardError, KrylovStatus, Residual, Sizes, bicgstab, cg, products_of
 
 TOLERANCE = 1e-8
 """The residual of a solve, relative to its right-hand side, in the 2-norm."""
@@ -51,34 +52,75 @@ Granted = Callable[[float], bool]
 """Whether so many iterations, which a forecast expects of all solves together, are granted."""
 
 
-class MultigridEngine(Engine):
+Make = Callable[[sparse.csr_array, FloatFormat], Preconditioner]
+
+
+class IterativeEngine(Engine):
+    """A Krylov method with a preconditioner."""
+
+    formats = STORED_IN
+    stores = True
+    stops_at = TOLERANCE
+    make: ClassVar[dict[str, Make]]
+    """The preconditioner of a matrix in a format of storage, by ordering."""
+
+    def analyse(self, pattern: sparse.csr_array, ordering: str) -> IterativeSymbolic:
+        definite = self.suits == "positive definite"
+        return IterativeSymbolic(pattern, f"{self.name}/{ordering}", self.make[ordering], definite)
+
+
+class MultigridEngine(IterativeEngine):
     """Conjugate gradients preconditioned by a V-cycle of smoothed aggregation."""
 
     name = "multigrid"
     orderings = ("sa",)
-    formats = STORED_IN
-    stores = True
-    suits, stops_at = "positive definite", TOLERANCE
+    suits = "positive definite"
+    make: ClassVar = {"sa": lambda A, fmt: Multigrid(A, fmt, nodes=unknowns_of_node(A))}
 
-    def analyse(self, pattern: sparse.csr_array, ordering: str) -> IterativeSymbolic:
-        return IterativeSymbolic(pattern, "multigrid/sa")
+
+class IcEngine(IterativeEngine):
+    """Conjugate gradients preconditioned by incomplete Cholesky; the ordering: levels of fill."""
+
+    name = "ic"
+    orderings = ("0", "1", "2")
+    suits = "positive definite"
+    make: ClassVar = {
+        "0": lambda A, fmt: Incomplete(A, fmt, 0, definite=True),
+        "1": lambda A, fmt: Incomplete(A, fmt, 1, definite=True),
+        "2": lambda A, fmt: Incomplete(A, fmt, 2, definite=True),
+    }
+
+
+class IluEngine(IterativeEngine):
+    """BiCGSTAB preconditioned by incomplete LU; the ordering is the levels of fill."""
+
+    name = "ilu"
+    orderings = ("0", "1", "2")
+    suits = "with a strong diagonal"
+    make: ClassVar = {
+        "0": lambda A, fmt: Incomplete(A, fmt, 0),
+        "1": lambda A, fmt: Incomplete(A, fmt, 1),
+        "2": lambda A, fmt: Incomplete(A, fmt, 2),
+    }
 
 
 class IterativeSymbolic(Symbolic):
     """A pattern: preconditioners depend on the values, and are made for each matrix."""
 
-    def __init__(self, pattern: sparse.csr_array, method: str) -> None:
-        self.method, self._pattern = method, without_values(pattern)
-        self._symmetric = SymmetricPattern(pattern)
+    def __init__(self, pattern: sparse.csr_array, method: str, make: Make, definite: bool) -> None:
+        self.method, self._pattern, self._make = method, without_values(pattern), make
+        self._symmetric = SymmetricPattern(pattern) if definite else None
 
     def factorize(self, values: NDArray[Any], fmt: FloatFormat) -> IterativeFactors:
         """`values` are those of FP64, whatever the format of storage."""
-        self._symmetric.require_symmetric(values, self.method, fmt)
+        if self._symmetric is not None:
+            self._symmetric.require_symmetric(values, self.method, fmt)
         if not values.any():
             raise ArithmeticFailure(Status.ZERO_PIVOT, self.method, fmt)
         places = self._pattern.indices, self._pattern.indptr
         A = sparse.csr_array((values.astype(np.float64), *places), self._pattern.shape)
-        return IterativeFactors(A, Multigrid(A, fmt, nodes=unknowns_of_node(A)))
+        definite = self._symmetric is not None
+        return IterativeFactors(A, self._make(A, fmt), definite, self._make)
 
 
 def unknowns_of_node(A: sparse.csr_array) -> int:
@@ -118,15 +160,27 @@ class IterativeFactors(HiddenFactors):
 
     is_sparse = True
 
-    def __init__(self, A: sparse.csr_array, preconditioner: Preconditioner) -> None:
+    def __init__(
+        self, A: sparse.csr_array, preconditioner: Preconditioner, definite: bool, make: Make
+    ) -> None:
         super().__init__(preconditioner.format, A.shape[0], preconditioner.name)
         self.preconditioner, self.entries = preconditioner, preconditioner.bytes // 8
         self.granted: Granted | None = None
         self.iterations = 0
         """Of all solves."""
-        self._A, self._times = A, products_of(A)
+        self._A, self._times, self._make = A, products_of(A), make
+        self._definite = definite
+        self._run = cg if definite else bicgstab
+
+    @cached_property
+    def _transposed(self) -> IterativeFactors:
+        """The same for A'."""
+        A = sparse.csr_array(self._A.T.tocsr())
+        return IterativeFactors(A, self._make(A, self.fmt), False, self._make)
 
     def _solve_columns(self, b: Float64Array, transpose: bool) -> Float64Array:
+        if transpose and not self._definite:
+            return self._transposed._solve_columns(b, False)
         block = np.array(b, order="F")
         scales = np.abs(block).max(axis=0, initial=0.0)
         if not np.isfinite(scales).all():
@@ -135,7 +189,7 @@ class IterativeFactors(HiddenFactors):
         block /= scales  # so that no norm under- or overflows
         norms = np.sqrt((block**2).sum(axis=0))
         pace = self._pace(lambda sizes: TOLERANCE * norms.max(initial=0.0))
-        found = cg(
+        found = self._run(
             self._times,
             block,
             self.preconditioner.apply,
@@ -153,6 +207,8 @@ class IterativeFactors(HiddenFactors):
     def refined(self, given: ToRefine, transpose: bool = False) -> AtOnce | None:
         """One run to the target, judged by residuals in twice the precision."""
         A, norm, B, target = given[:4]
+        if transpose and not self._definite:
+            return self._transposed.refined(given)
         if (
             A.fmt is not FP64
             or 0 in B.shape
@@ -168,7 +224,7 @@ class IterativeFactors(HiddenFactors):
             most = target * (norm * sizes.x_largest + largest.max())
             return float((most * sizes.two / np.maximum(sizes.largest, 1e-300)).min())
 
-        found = cg(
+        found = self._run(
             self._times,
             block,
             self.preconditioner.apply,

@@ -43,11 +43,7 @@ class Incomplete:
     """
 
     def __init__(
-        self,
-        A: Any,
-        format: str | FloatFormat = FP32,
-        levels: int = 0,
-        definite: bool = False,
+        self, A: Any, format: str | FloatFormat = FP32, levels: int = 0, definite: bool = False
     ) -> None:
         self.format, self.name = get_format(format), f"{'ic' if definite else 'ilu'}/{levels}"
         if self.format not in STORED_IN:
