@@ -33,7 +33,7 @@ NEIGHBOURS, RADIUS, ENOUGH = 10, 1.5, 6
 ``make default-policy`` compares what they lead to with other policies."""
 
 COUNTS = ("met", "steps", "iterations")
-"""What is known of each format: whether it sufficed (1 or 0), corrections, GMRES iterations."""
+"""Columns for each format: whether it sufficed (1 or 0), corrections, GMRES iterations."""
 
 
 class FactsError(RoundwiseError, ValueError):
@@ -42,7 +42,7 @@ class FactsError(RoundwiseError, ValueError):
 
 @dataclass(frozen=True)
 class Tried:
-    """What one format achieved on one system."""
+    """The result of one format on one system."""
 
     met: bool
     steps: int
@@ -58,7 +58,7 @@ def columns_of(kind: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Experience:
-    """What is known of some systems of one kind."""
+    """Facts of some systems of one kind."""
 
     systems: int
     fill: float  # the geometric mean of their fill-in
@@ -67,7 +67,7 @@ class Experience:
 
     @classmethod
     def of(cls, kind: str, rows: Array) -> Experience:
-        """From rows of a kind's table; formats that some system was not tried in are left out."""
+        """The experience in rows of a kind's table, for formats that all of these systems tried."""
         columns = rows.T.tolist()  # plain numbers: there are ten of each
         start, everyone = len(PLACE) + 1, list(range(len(rows)))
         places = {fmt.name: start + 3 * i for i, fmt in enumerate(KINDS[kind].formats)}
@@ -89,7 +89,7 @@ class Experience:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is known of many systems, and where it comes from.
+    """Facts of many systems, and their source.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class Facts:
         cases: Iterable[tuple[Profile, float, Mapping[str, Tried]]],
         provenance: Mapping[str, Any] | None = None,
     ) -> Facts:
-        """From systems, the fill-in of their factors, and what formats achieved, by name."""
+        """Facts from (system, fill-in of its factors, results by format's name)."""
         rows: dict[str, list[list[float]]] = {}
         for profile, fill, tried in cases:
             row = [*profile.place, fill]
@@ -162,7 +162,7 @@ class Facts:
 
     @classmethod
     def from_dict(cls, saved: Any) -> Facts:
-        """What `to_json` wrote; anything else is refused with a reason."""
+        """The facts that `to_json` wrote; anything else is refused with a reason."""
         if not isinstance(saved, dict) or saved.get("schema") != SCHEMA:
             raise FactsError("no facts of other systems; make them with `make default-policy`")
         if saved.get("version") != VERSION:
