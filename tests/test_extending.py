@@ -402,7 +402,7 @@ HANDED_DOWN |= {"Multigrid", "DirectWay", "Pace"}
 
 CEILINGS = {
     "A dense system": (25, 14),
-    "A sparse system": (31, 20),
+    "A sparse system": (33, 21),
     "A large definite sparse system": (42, 23),
     "A small system": (3, 0),
     "A least squares problem": (32, 13),

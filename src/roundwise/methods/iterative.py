@@ -51,12 +51,17 @@ MULTIGRID = Method(
 )
 
 
+def incomplete(name: str, then: tuple[str, ...], needs: tuple[str, ...]) -> Method:
+    """One that a caller may ask for; only ``ilu/0`` has a price, and is chosen by policies."""
+    price = price_of(name) if name == "ilu/0" else None
+    return Method(name, True, STORED, then, price is not None, needs, price=price)
+
+
 INCOMPLETE = (
-    *(Method(f"ic/{k}", True, STORED, ("cholesky/amd",), needs=DEFINITE) for k in range(3)),
-    Method("ilu/0", True, STORED, ("lu/amd", SAFE), needs=STRONG, price=price_of("ilu/0")),
-    *(Method(f"ilu/{k}", True, STORED, ("lu/amd", SAFE), needs=STRONG) for k in (1, 2)),
+    *(incomplete(f"ic/{levels}", ("cholesky/amd",), DEFINITE) for levels in range(3)),
+    *(incomplete(f"ilu/{levels}", ("lu/amd", SAFE), STRONG) for levels in range(3)),
 )
-"""Incomplete factorizations with levels of fill; the default policy takes those with a price."""
+"""Incomplete factorizations with levels of fill."""
 
 ITERATIVE = (MULTIGRID, *INCOMPLETE)
 

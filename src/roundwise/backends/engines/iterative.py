@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from roundwise._forking import cached_property
-from roundwise.backends.checks import Float64Array
+from roundwise.backends.checks import Float64Array, require_square
 from roundwise.backends.contract import ArithmeticFailure, AtOnce, Status, ToRefine
 from roundwise.backends.engines.contract import Engine, Symbolic
 from roundwise.backends.engines.opaque import HiddenFactors
@@ -108,6 +108,7 @@ class IterativeSymbolic(Symbolic):
     """A pattern: preconditioners depend on the values, and are made for each matrix."""
 
     def __init__(self, pattern: sparse.csr_array, method: str, make: Make, definite: bool) -> None:
+        require_square(pattern.shape)
         self.method, self._pattern, self._make = method, without_values(pattern), make
         self._symmetric = SymmetricPattern(pattern) if definite else None
 
