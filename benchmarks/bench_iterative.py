@@ -213,10 +213,38 @@ def applications() -> dict[str, Any]:
     return found
 
 
+def tables(results: dict[str, Any]) -> str:
+    """The results as the page has them: docs/large-systems.md."""
+
+    def cell(row: dict[str, Any], way: str) -> str:
+        if way not in row:
+            return ""
+        return f"{row[way]['seconds']:.2f} s, {row[way]['mebibytes']:.0f} MiB"
+
+    lines = [
+        "| system | n | `roundwise.solve` | its method | direct | pyamg | spsolve |",
+        "|---|--:|--:|---|--:|--:|--:|",
+    ]
+    for name, row in results["systems"].items():
+        if "roundwise" not in row:
+            continue
+        ours = row["roundwise"]
+        method = ours["method"].partition("-")[0]
+        cells = [cell(row, way) for way in ("direct", "pyamg", "spsolve")]
+        head = f"| {name} | {ours['n']} | {cell(row, 'roundwise')} | `{method}` |"
+        lines.append(f"{head} {' | '.join(cells)} |")
+    lines += ["", "| hierarchy of 10^6 unknowns, stored in | a V-cycle | memory |", "|---|--:|--:|"]
+    for fmt, found in results.get("applications", {}).items():
+        took, used = found["milliseconds"], found["mebibytes"]
+        lines.append(f"| {fmt} | {took:.1f} ms | {used:.0f} MiB |")
+    return "\n".join([*lines, "", f"Measured on {results['machine']}."]) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prices", action="store_true", help="measure prices")
     parser.add_argument("--one", nargs=2, metavar=("SYSTEM", "WAY"), help="one way, as JSON")
+    parser.add_argument("--ways", nargs="*", default=list(WAYS), help="these ways")
     parser.add_argument("--only", nargs="*", help="systems whose names begin so")
     given = parser.parse_args()
     if given.prices:
@@ -226,14 +254,14 @@ def main() -> None:
     if given.one:
         print(json.dumps(one(*given.one)))
         return
-    results: dict[str, Any] = {"machine": Machine.this().key, "systems": {}}
+    results: dict[str, Any] = {"machine": described(), "systems": {}}
     if OUT.exists():
-        results["systems"] = json.loads(OUT.read_text(encoding="utf-8"))["systems"]
+        results |= json.loads(OUT.read_text(encoding="utf-8")) | {"machine": described()}
     for name in SYSTEMS:
         if given.only and not name.startswith(tuple(given.only)):
             continue
         row = results["systems"].setdefault(name, {})
-        for way in WAYS:
+        for way in given.ways:
             if way == "spsolve" and row.get("roundwise", {}).get("n", 0) > SPSOLVE_UP_TO:
                 continue
             command = [sys.executable, __file__, "--one", name, way]
@@ -241,10 +269,21 @@ def main() -> None:
             if done.returncode == 0:
                 row[way] = json.loads(done.stdout.splitlines()[-1])
             print(name, way, row.get(way, done.stderr.splitlines()[-1:]), flush=True)
+        save(results)
     results["applications"] = applications()
+    save(results)
+    print(results["applications"])
+
+
+def described() -> str:
+    machine = Machine.this()
+    return f"{machine.cpu}, {machine.cores} cores, {machine.threads} threads"
+
+
+def save(results: dict[str, Any]) -> None:
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(results["applications"])
+    OUT.with_suffix(".md").write_text(tables(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -111,3 +111,37 @@ def test_another_matrix_of_the_pattern():
     again = F.refactor(sparse.csr_array(2 * A + sparse.eye_array(A.shape[0])))
     x = (again or F).solve(b)
     assert passes(sparse.csr_array(2 * A + sparse.eye_array(A.shape[0])), x, b)
+
+
+def drawn(rng):
+    """A symmetric or unsymmetric matrix, perhaps singular, indefinite or badly scaled."""
+    n = int(rng.integers(1, 120))
+    A = sparse.random_array((n, n), density=min(1.0, rng.uniform(1, 6) / n), rng=rng)
+    if rng.random() < 0.7:
+        A = A + A.T
+    signs = rng.choice([-1.0, 0.0, 1.0], n, p=[0.05, 0.02, 0.93]) if rng.random() < 0.3 else 1.0
+    A = sparse.csr_array(
+        A * rng.choice([1.0, -1.0]) + sparse.diags_array(signs * rng.uniform(0.1, 5, n))
+    )
+    if rng.random() < 0.4:
+        d = sparse.diags_array(10.0 ** rng.uniform(-rng.integers(1, 60), 3, n))
+        A = sparse.csr_array(d @ A @ d)
+    if rng.random() < 0.1:
+        A = sparse.csr_array(A - sparse.diags_array(A @ np.ones(n)))  # singular
+    return A
+
+
+@pytest.mark.parametrize("method", ["multigrid/sa", "ic/0", "ic/2", "ilu/0", "ilu/2"])
+@pytest.mark.filterwarnings("ignore::roundwise.IllConditionedWarning")
+def test_drawn_systems_end_in_an_answer_or_a_named_failure(method):
+    rng, answers = np.random.default_rng(0), 0
+    for _ in range(60):
+        A, fmt = drawn(rng), rng.choice(["bf16", "fp16", "fp32", "fp64"])
+        b = rng.standard_normal(A.shape[0])
+        try:
+            x = rw.solve(A, b, policy=f"{method}:{fmt}-{REST}")
+        except rw.SolveFailed:
+            continue
+        answers += 1
+        assert passes(A, x, b)
+    assert answers >= 40

@@ -200,7 +200,7 @@ class NeighbourPolicy(Baseline):
     def _expectations(
         self, profile: Profile, near: tuple[int, ...], allowed: Collection[int] | None
     ) -> dict[int, Expectation]:
-        experience, prices = self.facts.of_rows(profile.kind, near), self.prices
+        experience, prices = self.facts.of_rows(profile, near), self.prices
         shape, rest = _shape(profile, experience), (FP64, FP64, FP64)
         starts = {(a.method, a[0].name): i for i, a in enumerate(self.space) if a[1:] == rest}
         found = {}

@@ -96,6 +96,7 @@ class Profile:
     nd_flops: float = 0.0  # in the order of nested dissection; 0 if they were not counted
     row_squares: float = 0.0  # sum of the squares of the rows' entries; 0 if not known
     diagonals: int = 0  # of a dense band; 0 if A is none
+    tol: float | None = None  # the backward error that is asked for; None for the usual one
 
     @classmethod
     def of(cls, context: Sequence[float]) -> Profile:
@@ -185,7 +186,8 @@ class Profile:
     def sizes(self) -> tuple[Any, ...]:
         """The numbers that decide methods and prices, beside the facts of similar systems."""
         counts = self.filled, self.flops, self.nd_flops, self.row_squares, self.diagonals
-        return self.kind, self.n, self.entries, self.columns, self.structure, *counts
+        asked = self.structure, self.tol
+        return self.kind, self.n, self.entries, self.columns, *asked, *counts
 
     @property
     def place(self) -> list[float]:

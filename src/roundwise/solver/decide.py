@@ -28,7 +28,7 @@ from roundwise.machine.threads import FEW_CORES, factorization_threads
 from roundwise.methods import METHODS
 from roundwise.methods.iterative import ITERATIVE
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
-from roundwise.policies.profile import KINDS, STRUCTURE, fitting_actions, kind_of
+from roundwise.policies.profile import KINDS, STRUCTURE, Profile, fitting_actions, kind_of
 from roundwise.solver.direct_or_iterative import FORMAT, DirectWay, rival_of
 from roundwise.solver.places import DeviceMemoryError, memory_needed
 from roundwise.solver.policy_argument import (
@@ -123,7 +123,7 @@ def decide(system: System, asker: Asker, options: Options = PLAIN) -> Plan:
     policy = asker.on(system.backend)
     known = _structure(system, options.definite)
     if not isinstance(policy, Start):
-        return _ranked(policy, system, known, not options.forward)
+        return _ranked(policy, system, known, options)
     asked, backend = policy.with_method(_suited_method(system, known)), system.backend
     if not backend.on_host:
         asked = [_runnable(action, backend) for action in asked]
@@ -165,7 +165,7 @@ def _runnable(action: Action, backend: Backend) -> Action:
 
 
 def _ranked(
-    policy: DeployedPolicy, system: System, known: dict[str, float], may_iterate: bool
+    policy: DeployedPolicy, system: System, known: dict[str, float], options: Options
 ) -> Plan:
     ranks = policy.policy
     size = system.profiled.A.nnz if system.is_sparse else system.profiled.n
@@ -179,26 +179,30 @@ def _ranked(
     if system.is_sparse:
         _looked_at(system, known)
     is_real = system.is_sparse and not system.is_complex
-    if may_iterate and is_real and isinstance(ranks, NeighbourPolicy | OnlinePolicy):
+    if not options.forward and is_real and isinstance(ranks, NeighbourPolicy | OnlinePolicy):
         others = default_policy().rival_seconds
         rival = rival_of(
             *(system, current_prices(), known, partial(others, "sparse")),
-            lambda: _direct(policy, system, known),
+            lambda: _direct(policy, system, known, options.tol),
         )
         if rival is not None:
             method, direct, why = rival
             first = Action([FORMAT, FP64, FP64, FP64], method.name)
             return Plan(ladder_from(first, system), why, direct=direct)
-    return _direct(policy, system, known)
+    return _direct(policy, system, known, options.tol)
 
 
-def _direct(policy: DeployedPolicy, system: System, known: dict[str, float]) -> Plan:
+def _direct(
+    policy: DeployedPolicy, system: System, known: dict[str, float], tol: float | None
+) -> Plan:
     """The plan by what a policy knows, or by counts and prices."""
     ranks, known = policy.policy, dict(known)
     orders = _counted(system, known)
     free = known | {"n": float(system.profiled.n)}
     known |= system.features(policy.context.features, known, ranks.probes(free))
     seen = ranks.seen(known) if system.place is None else None  # there, memory counts, too
+    if tol is not None and isinstance(seen, Profile):
+        seen = replace(seen, tol=tol)
     if seen is None:
         return replace(_priced(policy, system, known, None), orders=orders)
     plans, backend = ranks.plans(seen), system.backend
