@@ -124,6 +124,7 @@ def climb(
             break  # where full accuracy was asked for, FP64 factors cannot do better
         if factored.forgets_analysis(level):
             continue
+        ladder = factored.ladder_behind(level)
         higher = algorithm.rung_after(ladder, level, last.outcome.status)
         if higher is None or _is_final(factored, last, action):
             singularity = _singularity(factored, last, action)
