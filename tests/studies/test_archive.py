@@ -94,7 +94,7 @@ def test_what_is_no_archive_is_refused(tmp_path):
 def test_the_command(packed, tmp_path):
     out = tmp_path / "out"
     text = succeed("reproduce", "pde", "--replay", packed, "--seeds", 1, "--out", out)
-    assert "PDE SYSTEMS" in text
+    assert "experiments (pde)" in text
     assert json.loads((out / "results.json").read_text())["settings"]["seeds"] == 1
     words = fail(2, "reproduce", "pde", "--replay", packed, "--systems", 3)
     assert "the file says" in words

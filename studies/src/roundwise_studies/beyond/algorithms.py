@@ -23,7 +23,7 @@ from roundwise.algorithms import Algorithm, CgIR, GmresIR, LsIR, LuIR
 from roundwise.algorithms.stopping import PaperRule
 from roundwise.costs import BITS_PROPORTIONAL
 from roundwise.exceptions import RoundwiseError
-from roundwise.formats import FloatFormat
+from roundwise.formats import FloatFormat, register_format
 from roundwise.outcomes import OutcomeTable, OutcomeView, fill
 from roundwise.policies import TabularQ
 from roundwise.problems import LinearSystem, Problem, random_sparse_spd, randsvd
@@ -37,7 +37,7 @@ from roundwise_studies.least_squares import Settings as LeastSquaresSettings
 from roundwise_studies.least_squares import drawn, with_reference
 from roundwise_studies.tabulating import FlatRow
 
-FP24 = FloatFormat("fp24", 17, -62, 63)
+FP24 = register_format(FloatFormat("fp24", 17, -62, 63))
 """A format of no hardware here: 16 explicit bits of significand, 7 of exponent."""
 
 
