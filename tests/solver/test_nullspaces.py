@@ -74,7 +74,7 @@ def test_null_vectors_of_any_kind():
 def test_a_singular_system_that_is_found_to_be_one_names_the_remedy():
     b = path(30) @ np.arange(30.0)
     for A in (path(30), path(30).toarray()):
-        with pytest.raises(rw.SolveFailed, match="singular.*nullspace='constants'"):
+        with pytest.raises(rw.SolveFailed, match=r"singular.*nullspace='constants'"):
             rw.solve(A, b)
         assert np.allclose(A @ rw.solve(A, b, nullspace="constants"), b)
 
