@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test test-gpu test-frameworks lint extras bench engines envelope envelope-docs stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native torture sanitize dense-docs docs site dist wheels test-wheel test-oldest test-newest clean
+.PHONY: help demo test test-gpu test-frameworks lint extras bench engines envelope envelope-docs stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native torture sanitize dense-docs paper-docs beyond-docs docs site dist wheels test-wheel test-oldest test-newest clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -132,6 +132,12 @@ dense-docs: $(VENV)/installed  ## the paper's dense experiment: table and figure
 paper-docs: $(VENV)/installed  ## docs/paper-*.md, from what `roundwise reproduce all` and `native` left in out/
 	$(RUN)/python docs/refresh_paper.py store
 
+beyond-docs: $(VENV)/installed  ## docs/beyond-the-paper.md and docs/departures-others.md (hours; resumable)
+	$(RUN)/python -m roundwise_studies.beyond
+	$(RUN)/python docs/refresh_beyond.py store
+	$(RUN)/python docs/refresh_departures.py solve
+	$(RUN)/python docs/refresh_departures.py store
+
 docs: dense-docs  ## numbers and figures of docs/, from all experiments (an hour; then minutes)
 	$(RUN)/python docs/refresh_paper.py store
 	$(RUN)/python docs/refresh.py departures
@@ -181,7 +187,7 @@ $(VENV)/bench-installed: $(VENV)/installed
 
 # Plain `torch` may bring gigabytes for GPUs; this version has a build without.
 $(VENV)/frameworks-installed: $(VENV)/installed
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 jax lineax
 	touch $@
 
 $(VENV)/site-installed: $(VENV)/installed

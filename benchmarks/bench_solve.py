@@ -24,7 +24,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -48,8 +48,9 @@ from roundwise.backends import ENGINES, ArithmeticFailure
 from roundwise.backends.engines.structure import suits_symmetric_mode
 from roundwise.backends.engines.superlu import OPTIONS
 from roundwise.machine.identity import Machine
-from roundwise.problems import laplace_3d, randsvd, read_matrix_market
+from roundwise.problems import laplace_3d, read_matrix_market
 from roundwise.problems.pde import convection_diffusion_3d
+from roundwise_studies.datasets import mixed_dense
 from roundwise_studies.report import Table, format_text, write_csv
 
 OUT = Path("out")
@@ -78,28 +79,6 @@ TURNS = 5
 """Calls of each in turns, at least: some milliseconds are up to the scheduler. A taste."""
 
 Row = dict[str, object]
-
-
-def mixed_dense(
-    count: int, sizes: tuple[int, int], seed: int, kinds: Sequence[int] = range(10)
-) -> Iterator[tuple[str, rw.LinearSystem]]:
-    """Systems of every kind: condition numbers 10 to 1e9 in all modes, Gaussian, heavy, SPD."""
-    rng = np.random.default_rng(seed)
-    for i in range(count):
-        n = int(rng.integers(sizes[0], sizes[1] + 1))
-        kind = kinds[i % len(kinds)]
-        if kind < 7:
-            kappa = 10.0 ** rng.uniform(1, 9)
-            mode = (2, 3, 2, 4, 5, 1, 3)[kind]
-            yield f"randsvd mode {mode}", randsvd(n, kappa, mode, rng=rng)
-            continue
-        A = rng.standard_normal((n, n))
-        if kind == 8:
-            A = A / np.sqrt(n) + 2 * np.eye(n)
-        elif kind == 9:
-            A = A @ A.T / n + 1e-3 * np.eye(n)
-        name = {7: "Gaussian", 8: "diagonally heavy", 9: "positive definite"}[kind]
-        yield name, rw.LinearSystem.from_solution(A, rng.standard_normal(n))
 
 
 def sparse_systems(quick: bool) -> Iterator[tuple[str, str, sp.csr_array]]:

@@ -7,7 +7,7 @@ nothing of formats, backends or learning; yet it runs in any precision on any ba
 operations are counted, and ``Tuner`` learns its precisions as it does those of GMRES-IR.
 """
 
-# sphinx_gallery_thumbnail_path = "images/reproduce.png"
+# sphinx_gallery_thumbnail_path = "images/thumb-custom_algorithm.png"
 
 import tempfile
 from collections.abc import Mapping
@@ -22,6 +22,11 @@ from roundwise.algorithms import Shared, Stage
 from roundwise.problems import Problem
 from roundwise.rewards import Reward
 from roundwise.tuning import Context
+
+# %%
+# The problem, and the algorithm
+# ------------------------------
+# Kernels of a stage round to its format.
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +56,11 @@ class PowerMethod(rw.Algorithm):
         return rw.Outcome(rw.OutcomeStatus.ITERATION_LIMIT, x, ferr, outer_iterations=self.steps)
 
 
+# %%
+# The reward
+# ----------
+
+
 @dataclass(frozen=True)
 class DigitsForBits(Reward):
     """Correct digits up to `digits`, less a price for each bit of a significand."""
@@ -66,35 +76,40 @@ class DigitsForBits(Reward):
         return {"digits": min(correct, self.digits), "bits": -self.price * bits}
 
 
+# %%
+# Runs in four precisions
+# -----------------------
+
+
 def eigen_problem(n: int, second: float, rng: np.random.Generator) -> EigenProblem:
     """Eigenvalues 3, `second`, and others from 1 to that: the closer to 3, the slower."""
     Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
     return EigenProblem((Q * np.append(3.0, np.linspace(1, second, n - 1))) @ Q.T, 3.0)
 
 
-def main() -> None:
-    rng = np.random.default_rng(0)
-    problems = [eigen_problem(30, second, rng) for second in np.linspace(1.2, 2.4, 12)]
-    for action in ("bf16-bf16", "bf16-fp64", "fp32-fp64", "fp64-fp64"):
-        outcome = PowerMethod().run(problems[0], action)
-        flops = sum(tally.flops for tally in outcome.operations.values())
-        print(f"{action:10}  error {outcome.ferr:.1e}  {flops:.1e} flops")
-    tuner = rw.Tuner(
-        PowerMethod(),
-        ("bf16", "fp32", "fp64"),
-        reward=DigitsForBits(),
-        context=Context(("norm_inf",), (1.0,)),
-    )
-    tuner.fit(problems)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tuner.json"
-        tuner.save(path)
-        loaded = rw.Tuner.load(path, PowerMethod(), rewards=[DigitsForBits])
-    new = eigen_problem(30, 1.8, rng)
-    action = loaded.predict(new)
-    error = PowerMethod().run(new, action).ferr
-    print(f"learned:    {action}  error {error:.1e}")
+rng = np.random.default_rng(0)
+problems = [eigen_problem(30, second, rng) for second in np.linspace(1.2, 2.4, 12)]
+for action in ("bf16-bf16", "bf16-fp64", "fp32-fp64", "fp64-fp64"):
+    outcome = PowerMethod().run(problems[0], action)
+    flops = sum(tally.flops for tally in outcome.operations.values())
+    print(f"{action:10}  error {outcome.ferr:.1e}  {flops:.1e} flops")
 
+# %%
+# Learn which one is needed, save it, and choose for a new problem
+# ----------------------------------------------------------------
 
-if __name__ == "__main__":
-    main()
+tuner = rw.Tuner(
+    PowerMethod(),
+    ("bf16", "fp32", "fp64"),
+    reward=DigitsForBits(),
+    context=Context(("norm_inf",), (1.0,)),
+)
+tuner.fit(problems)
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "tuner.json"
+    tuner.save(path)
+    loaded = rw.Tuner.load(path, PowerMethod(), rewards=[DigitsForBits])
+new = eigen_problem(30, 1.8, rng)
+action = loaded.predict(new)
+error = PowerMethod().run(new, action).ferr
+print(f"learned:    {action}  error {error:.1e}")

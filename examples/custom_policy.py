@@ -6,7 +6,7 @@ It ranks actions by their mean reward, whatever the problem.
 It is trained, saved, loaded and asked like the policies of the library. Needs roundwise[tune].
 """
 
-# sphinx_gallery_thumbnail_path = "images/learning.png"
+# sphinx_gallery_thumbnail_path = "images/thumb-custom_policy.png"
 
 import tempfile
 from pathlib import Path
@@ -15,6 +15,11 @@ import numpy as np
 
 import roundwise as rw
 from roundwise.policies import Policy
+
+# %%
+# The policy, whole
+# -----------------
+# ``begin`` forgets everything, ``expected`` predicts the reward of each action, ``update`` learns.
 
 
 class MeanReward(Policy):
@@ -43,21 +48,30 @@ class MeanReward(Policy):
         self.sums, self.counts = arrays["sums"].copy(), arrays["counts"].copy()
 
 
-def main() -> None:
-    rng = np.random.default_rng(0)
-    problems = [rw.problems.randsvd(20, 10.0**k, rng=rng) for k in range(1, 7)]
-    tuner = rw.Tuner(rw.GmresIR.paper(), ("bf16", "fp32", "fp64"), policy=MeanReward())
-    tuner.fit(problems)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tuner.json"
-        tuner.save(path)
-        policy = rw.Tuner.load(path, policies=[MeanReward]).policy_
-    (state,) = policy.encode(tuner.contexts_[:1])
-    ranking = policy.rank(state)
-    for action, cost in list(zip(ranking.actions, ranking.costs, strict=True))[:3]:
-        print(f"{policy.space.names[action]}  expected cost {cost:.2f}")
-    print(ranking.reason)
+# %%
+# Trained by replay of outcomes
+# -----------------------------
 
+rng = np.random.default_rng(0)
+problems = [rw.problems.randsvd(20, 10.0**k, rng=rng) for k in range(1, 7)]
+tuner = rw.Tuner(rw.GmresIR.paper(), ("bf16", "fp32", "fp64"), policy=MeanReward())
+tuner.fit(problems)
 
-if __name__ == "__main__":
-    main()
+# %%
+# Saved and loaded: JSON and npz, no pickle
+# -----------------------------------------
+
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "tuner.json"
+    tuner.save(path)
+    policy = rw.Tuner.load(path, policies=[MeanReward]).policy_
+
+# %%
+# What it says of a problem
+# -------------------------
+
+(state,) = policy.encode(tuner.contexts_[:1])
+ranking = policy.rank(state)
+for action, cost in list(zip(ranking.actions, ranking.costs, strict=True))[:3]:
+    print(f"{policy.space.names[action]}  expected cost {cost:.2f}")
+print(ranking.reason)

@@ -9,6 +9,8 @@ three processes is started here. Whichever computes, the facts are the same bits
 lost costs its tasks once more, and after anything worse the same command goes on where it stopped.
 """
 
+# sphinx_gallery_thumbnail_path = "images/thumb-fill_on_cluster.png"
+
 import sys
 import tempfile
 from contextlib import ExitStack

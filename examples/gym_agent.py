@@ -7,7 +7,7 @@ The agent is epsilon-greedy over a table of mean rewards, one row for each decad
 number; any agent for discrete actions could stand in its place. Needs roundwise[gym,tune].
 """
 
-# sphinx_gallery_thumbnail_path = "images/departures-usage.png"
+# sphinx_gallery_thumbnail_path = "images/thumb-gym_agent.png"
 
 import tempfile
 from pathlib import Path
@@ -21,6 +21,10 @@ from roundwise.costs import H200_LIKE
 from roundwise.env import PrecisionEnv
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.rewards import CostReward
+
+# %%
+# The agent
+# ---------
 
 
 class EpsilonGreedy:
@@ -50,6 +54,11 @@ class EpsilonGreedy:
             self.means[at] += (reward - self.means[at]) / self.counts[at]
 
 
+# %%
+# The environment: outcomes computed once, then replayed
+# ------------------------------------------------------
+
+
 def make_env(systems: int = 20, n: int = 40) -> PrecisionEnv:
     rng = np.random.default_rng(0)
     kappas = 10.0 ** rng.uniform(1, 10, systems)
@@ -72,15 +81,14 @@ def mean_regret(agent: EpsilonGreedy, env: PrecisionEnv) -> float:
     return float(np.mean(regrets))
 
 
-def main() -> None:
-    env = make_env()
-    agent = EpsilonGreedy(env, seed=0)
-    print(f"{len(env.contexts)} systems, {env.action_space.n} actions; reward: log2 of the speedup")
-    print("mean regret on these systems")
-    print(f"  before training  {mean_regret(agent, env):.3f}")
-    agent.train(env, episodes=5000)
-    print(f"  after training   {mean_regret(agent, env):.3f}")
+# %%
+# Before and after training
+# -------------------------
 
-
-if __name__ == "__main__":
-    main()
+env = make_env()
+agent = EpsilonGreedy(env, seed=0)
+print(f"{len(env.contexts)} systems, {env.action_space.n} actions; reward: log2 of the speedup")
+print("mean regret on these systems")
+print(f"  before training  {mean_regret(agent, env):.3f}")
+agent.train(env, episodes=5000)
+print(f"  after training   {mean_regret(agent, env):.3f}")

@@ -5,6 +5,8 @@ A dense system
 The call, and what there is to know about the answer.
 """
 
+# sphinx_gallery_thumbnail_path = "images/thumb-solve_dense.png"
+
 import numpy as np
 
 import roundwise as rw

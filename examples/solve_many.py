@@ -5,6 +5,8 @@ One matrix, many right-hand sides
 Factorize once. Columns that are there together are solved together.
 """
 
+# sphinx_gallery_thumbnail_path = "images/thumb-solve_many.png"
+
 import numpy as np
 
 import roundwise as rw

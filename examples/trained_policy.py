@@ -8,7 +8,7 @@ sees cheap features only, and learns which action makes the whole solve shortest
 passes the same gate as any other answer: a poor policy costs time, and no digits.
 """
 
-# sphinx_gallery_thumbnail_path = "images/demo.png"
+# sphinx_gallery_thumbnail_path = "images/thumb-trained_policy.png"
 
 import tempfile
 from pathlib import Path

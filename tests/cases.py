@@ -75,7 +75,10 @@ def supports(backend, fmt, is_sparse=False):
     return rw.backends.get_backend(backend).supports(fmt, is_sparse)
 
 
-ALGORITHMS = [rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.LsIR(), rw.VerifiedSolve()]
+ALGORITHMS = [
+    *(rw.GmresIR.paper(), rw.LuIR(), rw.CgIR(), rw.LsIR(), rw.VerifiedSolve()),
+    *(rw.algorithms.KrylovIR(), rw.algorithms.KrylovIR("cg", "cholesky")),
+]
 
 
 def all_values(name):

@@ -20,6 +20,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
         ("fill_on_cluster", "120 outcomes computed by 3 workers"),
         ("custom_policy", "has the largest expected reward"),
         ("refinement", "fp32  kappa u_f"),
+        ("paper_algorithms", "low kappa, high kappa: ['fp32', 'fp64']"),
+        ("tuned_in_60_lines", "all-FP64 is the best action of 100 %"),
         ("formats", "mine   u = 1.6e-02"),
     ],
 )
@@ -41,5 +43,5 @@ def test_it_has_a_title_for_the_gallery(path):
 
 def test_a_policy_of_your_own_fits_on_a_screen():
     text = (EXAMPLES / "custom_policy.py").read_text()
-    own = text[text.index("class MeanReward") : text.index("def main")]
+    own = text[text.index("class MeanReward") : text.index("# %%\n# Trained")]
     assert len(own.strip().splitlines()) <= 30

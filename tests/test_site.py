@@ -8,6 +8,7 @@ import functools
 import http.server
 import importlib.util
 import re
+import sys
 import threading
 from pathlib import Path
 
@@ -19,37 +20,57 @@ SITE = ROOT / "docs" / "site"
 HTML = ROOT / "build" / "site" / "html"
 BUILT = ROOT / "build" / "site" / "built"
 PAGES = [
-    *("index", "theory", "guide", "benchmarks", "switching", "gallery/index"),
-    *("gallery/refinement", "api/roundwise", "api/roundwise.rewards"),
+    *("index", "theory", "guide", "guide/start", "benchmarks", "switching", "gallery/index"),
+    *("gallery/refinement", "api/roundwise", "api/roundwise/solve"),
 ]
-SCREENS = {"laptop": (1280, 800), "phone": (390, 844)}
+SCREENS = {"laptop": (1440, 900), "phone": (390, 844)}
+MOST_SCREENS = 10
 
 
 def load(name):
+    if str(SITE) not in sys.path:
+        sys.path.append(str(SITE))  # where its modules find each other
     spec = importlib.util.spec_from_file_location(name, SITE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-assemble = load("assemble")
+assemble, folding = load("assemble"), load("folding")
 
 
 def test_every_page_has_its_place():
     pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
     assert pages <= assemble.listed_pages() | set(assemble.other_pages())
     assert {"switching", "accuracy", "architecture", "departures"} <= assemble.listed_pages()
+    guide = {f"guide/{page.stem}" for page in (ROOT / "docs" / "guide").glob("*.md")}
+    assert guide <= assemble.listed_pages()
 
 
-def test_a_new_page_comes_into_the_user_guide(tmp_path, monkeypatch):
+def test_long_tables_and_sections_are_folded():
+    rows = [f"| {i} | {i * i} |" for i in range(30)]
+    table = ["| n | n^2 |", "|--:|--:|", *rows]
+    short = "\n".join(["# A page", "", "Text.", "", *table[:10], ""])
+    assert folding.folded(short) == short
+    page = folding.folded("\n".join(["# A page", "", *table, "", "After."]))
+    assert ":::{dropdown} Table of 30 rows: n, n^2" in page
+    assert all(row in page for row in rows)
+    paragraphs = "\n\n".join(["A paragraph of some words, and of some more. " * 8] * 60)
+    page = folding.folded(f"# A page\n\nShort.\n\n## Long\n\nIts head.\n\n{paragraphs}\n")
+    head, _, rest = page.partition(":::::{dropdown} Long: the details")
+    assert "Its head." in head
+    assert rest.count("A paragraph") == 480
+
+
+def test_a_new_page_comes_into_the_reference(tmp_path, monkeypatch):
     (tmp_path / "images").mkdir()
     (tmp_path / "brand-new.md").write_text(
         "# Brand new\n\n[an example](../examples/solve_dense.py)"
     )
     monkeypatch.setattr(assemble, "DOCS", tmp_path)
     assemble.gather(tmp_path / "source")
-    guide = (tmp_path / "source" / "guide.md").read_text(encoding="utf-8")
-    assert "brand-new" in guide.partition("```{toctree}")[2]
+    guide = (tmp_path / "source" / "reference.md").read_text(encoding="utf-8")
+    assert "brand-new" in guide.partition("API reference")[2]
     page = (tmp_path / "source" / "brand-new.md").read_text(encoding="utf-8")
     assert "[an example](gallery/solve_dense.rst)" in page
 
@@ -62,7 +83,7 @@ def test_a_section_that_readme_has_not_is_an_error():
 
 def test_links_lead_to_files():
     """Those of all pages, as they stand in the repository."""
-    pages = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("guide/*.md"), *ROOT.glob("*.md")]
     for page in pages:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
             if not target.startswith(("http:", "https:", "mailto:")):
@@ -135,7 +156,8 @@ const scrolls = e => e && (['auto', 'scroll'].includes(getComputedStyle(e).overf
 const texts = document.querySelectorAll('main article :is(h1, h2, h3, p, li, dt, td, th)');
 return [...texts].filter(e => {
   const range = document.createRange(); range.selectNodeContents(e);
-  return range.getBoundingClientRect().right > width + 1 && !scrolls(e);
+  const cut = range.getBoundingClientRect().right > width + 1;
+  return cut && !e.querySelector('table') && !scrolls(e);
 }).map(e => e.tagName + ': ' + e.textContent.slice(0, 40));
 """
 
@@ -147,6 +169,52 @@ def test_no_page_is_wider_than_the_screen(address, window, page, screen):
     excess = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert window.execute_script(excess) <= 0
     assert window.execute_script(CUT_OFF) == []
+
+
+# Words of a table's cell that stand on more than one line.
+BROKEN = """
+const broken = [];
+for (const cell of document.querySelectorAll('main article :is(td, th)')) {
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  for (let node; node = walker.nextNode();)
+    for (const word of node.data.matchAll(/[\\w.+-]+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
+      const tops = [...range.getClientRects()].map(r => Math.round(r.top));
+      // A hyphen may end a line: only what stands between two of them must not be cut.
+      const parts = word[0].split('-').length;
+      if (new Set(tops).size > parts) broken.push(word[0]);
+    }
+}
+return broken.slice(0, 10);
+"""
+
+
+def documentation():
+    """All pages but those of the API reference, as the built site has them."""
+    pages = (page.relative_to(HTML).with_suffix("").as_posix() for page in HTML.rglob("*.html"))
+    return sorted(p for p in pages if not p.startswith(("api/", "_", "genindex", "py-modindex")))
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_tables_scroll_and_break_no_word(address, window, screen):
+    excess = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    for page in documentation():
+        visit(window, f"{address}/{page}.html", screen)
+        window.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert window.execute_script(BROKEN) == [], page
+        assert window.execute_script(excess) <= 0, page
+
+
+def test_no_page_is_longer_than_ten_screens(address, window):
+    height = SCREENS["laptop"][1]
+    article, long = "return document.querySelector('main article')?.scrollHeight ?? 0", {}
+    for page in documentation():
+        visit(window, f"{address}/{page}.html")
+        screens = window.execute_script(article) / height
+        if screens > MOST_SCREENS:
+            long[page] = round(screens, 1)
+    assert long == {}
 
 
 # The contrast of every visible piece of text with what is behind it, by WCAG's formula; large text

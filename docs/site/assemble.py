@@ -2,9 +2,10 @@
 
     python docs/site/assemble.py              # build/site/html/index.html
 
-Pages of docs/ are taken as they are. A new one needs no entry anywhere: a page that no page of
-docs/site/ lists comes at the end of the user guide, where guide.md says ``other pages``. A page of
-docs/site/ says ``<!-- README: A section -->`` where that section of README.md shall stand.
+Pages of docs/ and docs/guide/ are taken as they are, but what is long is folded (`folding`). A new
+page of docs/ needs no entry anywhere: one that no page of docs/site/ lists comes at the end of the
+reference, where reference.md says ``other pages``. A page of docs/site/ says ``<!-- README: A
+section -->`` where that section of README.md shall stand.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import thumbnails
+from folding import folded
+
 SITE = Path(__file__).parent
 DOCS = SITE.parent
 ROOT = DOCS.parent
 BUILD = ROOT / "build" / "site"
 OTHER_PAGES = "<!-- other pages -->"
+FINDINGS = "<!-- findings -->"
 ELSEWHERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 
 
@@ -47,11 +52,31 @@ def readme_section(title: str) -> str:
     return sections[title].strip()
 
 
+def findings() -> str:
+    """The claims of the paper under their verdicts, from what ``make paper-docs`` has stored."""
+    rows = re.findall(
+        r"^\| ([^|]*) \| (confirmed|partly|not reproduced) \| [^|]* \| ([^|]*) \|",
+        (SITE.parent / "paper-claims.md").read_text(encoding="utf-8"),
+        flags=re.M,
+    )
+    parts = []
+    for verdict in ("confirmed", "partly", "not reproduced"):
+        claims = [f"- {claim} ({held})" for claim, found, held in rows if found == verdict]
+        parts.append(
+            f"**{verdict.capitalize()}** ({len(claims)} of {len(rows)}):\n\n" + "\n".join(claims)
+        )
+    return "\n\n".join(parts)
+
+
 def adapted(text: str) -> str:
     """A page whose links work on the site: examples are pages of the gallery there."""
     text = re.sub(r"<!-- README: (.*?) -->", lambda found: readme_section(found[1]), text)
+    if FINDINGS in text:
+        text = text.replace(FINDINGS, findings())
     text = re.sub(r"\[([^]]*)\]\((?:\.\./)?((?:src|cpp)/[^)]*)\)", r"\1 (`\2`)", text)
+    text = re.sub(r"\]\(\.\./\.\./examples/(\w+)\.py\)", r"](../gallery/\1.rst)", text)
     text = re.sub(r"\]\((?:\.\./)?examples/(\w+)\.py\)", r"](gallery/\1.rst)", text)
+    text = re.sub(r"\]\(\.\./\.\./README\.md#install\)", "](../guide.md#install)", text)
     text = re.sub(r"\]\(docs/", "](", text)
     for name, page in ELSEWHERE.items():
         text = re.sub(rf"\]\((?:\.\./)?{re.escape(name)}", f"]({page}", text)
@@ -67,15 +92,19 @@ def write(path: Path, text: str) -> None:
 def gather(source: Path) -> None:
     """Write the sources to a folder; what is generated there stays."""
     source.mkdir(parents=True, exist_ok=True)
+    (source / "guide").mkdir(exist_ok=True)
     pages = {page.name: page for folder in (DOCS, SITE) for page in folder.glob("*.md")}
+    pages |= {f"guide/{page.name}": page for page in (DOCS / "guide").glob("*.md")}
     pages |= {page: ROOT / name for name, page in ELSEWHERE.items()}
-    for old in source.glob("*.md"):
-        if old.name not in pages:
+    for old in [*source.glob("*.md"), *source.glob("guide/*.md")]:
+        if old.relative_to(source).as_posix() not in pages:
             old.unlink()
     for name, page in pages.items():
-        write(source / name, adapted(page.read_text(encoding="utf-8")))
+        text = adapted(page.read_text(encoding="utf-8"))
+        write(source / name, text if page.parent == SITE else folded(text))
     shutil.copytree(DOCS / "images", source / "images", dirs_exist_ok=True)
     shutil.copytree(SITE / "static", source / "static", dirs_exist_ok=True)
+    thumbnails.draw(source / "images")
 
 
 def main() -> None:

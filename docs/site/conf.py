@@ -57,7 +57,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
     "abort_on_example_error": True,
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery_order.EasyFirst",
     "write_computation_times": False,
     "min_reported_time": 1e9,
     "plot_gallery": "True",

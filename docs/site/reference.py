@@ -80,11 +80,14 @@ def is_error(value: Any) -> bool:
 
 
 def write_pages(folder: Path) -> None:
-    """One page for each module, and an index, in reStructuredText."""
+    """One page for each module, one for each class and function, and an index: reStructuredText."""
     folder.mkdir(parents=True, exist_ok=True)
-    parts = described()
-    for module, objects in parts.items():
+    for module, objects in described().items():
         _write(folder / f"{module}.rst", _page(module, objects))
+        for name, value in objects.items():
+            if is_callable(value) and not is_error(value):
+                (folder / module).mkdir(exist_ok=True)
+                _write(folder / module / f"{name}.rst", _object_page(module, name, value))
     _write(folder / "index.rst", _index())
 
 
@@ -121,12 +124,8 @@ def _page(module: str, objects: dict[str, Any]) -> str:
     if callables:
         lines += [".. autosummary::", "   :nosignatures:", ""]
         lines += [f"   {name}" for name in callables] + [""]
-    for name, value in callables.items():
-        kind = "class" if inspect.isclass(value) else "function"
-        lines += [f".. auto{kind}:: {module}.{name}"]
-        if kind == "class":
-            lines += ["   :members:", "   :show-inheritance:"]
-        lines += [""]
+        lines += [".. toctree::", "   :hidden:", ""]
+        lines += [f"   {name} <{module}/{name}>" for name in callables] + [""]
     if errors:
         lines += _title("Errors and warnings", "-")
     for name in errors:
@@ -135,6 +134,15 @@ def _page(module: str, objects: dict[str, Any]) -> str:
         lines += _title("Constants", "-")
     for name, value in constants.items():
         lines += [f".. py:data:: {module}.{name}", "", f"   {_value(value)}", ""]
+    return "\n".join(lines) + "\n"
+
+
+def _object_page(module: str, name: str, value: Any) -> str:
+    kind = "class" if inspect.isclass(value) else "function"
+    lines = [*_title(name, "="), f".. currentmodule:: {module}", ""]
+    lines += [f".. auto{kind}:: {module}.{name}"]
+    if kind == "class":
+        lines += ["   :members:", "   :show-inheritance:"]
     return "\n".join(lines) + "\n"
 
 

@@ -19,7 +19,7 @@ SparseLU = _kernels.LeftLookingLU | _kernels.ComplexLeftLookingLU
 """A square matrix in canonical rows, and its factors once they are made."""
 
 FORMS = {"csr": 0, "csc": 1, "coo": 2}
-"""What `_kernels.LeftLookingLU` reads."""
+"""Numbers of the sparse formats that `_kernels.LeftLookingLU` reads."""
 
 OUT_OF_RANGE, CANONICAL = 0, 2
 """What `_kernels.sparse_form` returns; 1 if indices are in range, but not in order, or repeated."""
@@ -109,7 +109,7 @@ def checked_sparse(A: Any, name: str) -> Any:
 
 
 def _fits_its_shape(A: Any) -> bool:
-    """What SciPy's conversions of formats that are not compressed rely on."""
+    """Check what SciPy's conversions of formats that are not compressed rely on."""
     rows, columns = A.shape
     if A.format == "coo":
         pairs = ((A.row, rows), (A.col, columns))

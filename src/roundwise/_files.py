@@ -38,7 +38,7 @@ def read_json(path: Path) -> Any:
 
 
 def parsed_json(text: str) -> Any:
-    """What a JSON text says, if all its numbers are finite in float64; else a `ValueError`."""
+    """The value of a JSON text whose numbers are finite in float64; else a `ValueError`."""
     try:
         return json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_refuse)
     except RecursionError as error:

@@ -32,9 +32,9 @@ def lazy_names(
     return get, lambda: sorted({*vars(import_module(package)), *home_of}), sorted(home_of)
 
 
-def require(module: str, extra: str) -> Any:
-    """Import a module, or say which extra of roundwise brings it."""
+def require(module: str, extra: str, package: str = "roundwise") -> Any:
+    """Import a module, or say which extra of a package brings it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise ImportError(f'{module} is needed here; pip install "roundwise[{extra}]"') from error
+        raise ImportError(f'{module} is needed here; pip install "{package}[{extra}]"') from error

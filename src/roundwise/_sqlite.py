@@ -21,7 +21,7 @@ Upgrades = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class FileKind:
-    """What a file holds; `application_id`, in its header, tells it from other SQLite files.
+    """A kind of file; `application_id`, in its header, tells it from other SQLite files.
 
     `if_damaged` and `if_locked` say what a user can do about it; `error` is what is raised.
     """
@@ -94,7 +94,7 @@ class FileKind:
         return int(version)
 
     def remedy(self, error: sqlite3.DatabaseError) -> str:
-        """What went wrong and what a user can do about it, in one line."""
+        """The error, and what a user can do about it, in one line."""
         locked = f"locked by another process; {self.if_locked}"
         remedies = {
             sqlite3.SQLITE_NOTADB: f"no {self.name}; choose another path",
@@ -128,7 +128,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """What is read within sees the file as it was at the first look."""
+    """A block whose reads all see the file as it was at the first one."""
     try:
         connection.execute("BEGIN")
         yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from roundwise import RoundwiseError, __version__
@@ -19,42 +20,77 @@ except ModuleNotFoundError:
     # Only the command imports this module, and its user expects a line, not a traceback.
     raise SystemExit("roundwise: the command needs click; pip install roundwise[cli]") from None
 
-from roundwise.commands.calibrate import calibrate_command
-from roundwise.commands.compare import compare_command
-from roundwise.commands.info import info_command
-from roundwise.commands.run import run_command
-from roundwise.commands.solve import solve_command
+LIBRARY = {
+    "run": ("run:run_command", "Run a program whose solves go through Roundwise."),
+    "solve": ("solve:solve_command", "Solve A x = b in as little precision as it takes."),
+    "compare": ("compare:compare_command", "Time roundwise.solve on this machine, beside NumPy."),
+    "calibrate": (
+        "calibrate:calibrate_command",
+        "Measure what native arithmetic costs on this machine.",
+    ),
+    "info": ("info:info_command", "Tell what is installed, or what a table holds."),
+}
+"""The commands of the library: where each is, and the line about it. A command is imported when it
+is called: the list of them is shown at once."""
 
-try:
-    from roundwise_studies.commands import COMMANDS as LABORATORY
-except ModuleNotFoundError as error:
-    if error.name != "roundwise_studies":
-        raise
+LABORATORY = {
+    "train": ("train:train_command", "Train a policy: which systems need which precisions."),
+    "evaluate": (
+        "evaluate:evaluate_command",
+        "Judge a saved policy on systems that it has not seen.",
+    ),
+    "reproduce": (
+        "reproduce:reproduce_command",
+        "Run the paper's experiments, our numbers beside its own.",
+    ),
+    "fill": ("tables:fill_command", "Run GMRES-IR with every action on the paper's systems."),
+    "merge": ("tables:merge_command", "Merge tables of outcomes, say those of shards."),
+}
+"""The commands of roundwise-studies."""
 
-    def refusal(name: str) -> click.Command:
-        """What stands for a command of the laboratory where that is not installed."""
 
-        @click.command(
-            name, add_help_option=False, context_settings={"ignore_unknown_options": True}
+def refusal(name: str) -> click.Command:
+    """The command that stands for one of the laboratory where that is not installed."""
+
+    @click.command(name, add_help_option=False, context_settings={"ignore_unknown_options": True})
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def refuse(arguments: tuple[str, ...]) -> None:
+        raise click.ClickException(
+            f"{name} is in a package of its own; pip install roundwise-studies, or, in a copy "
+            "of the source, pip install ./studies"
         )
-        @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-        def refuse(arguments: tuple[str, ...]) -> None:
-            """Needs roundwise-studies."""
-            raise click.ClickException(
-                f"{name} is in a package of its own; pip install roundwise-studies, or, in a copy "
-                "of the source, pip install ./studies"
-            )
 
-        return refuse
+    return refuse
 
-    LABORATORY = tuple(map(refusal, ("train", "evaluate", "reproduce", "fill", "merge")))
+
+def loaded(package: str, home: str) -> click.Command:
+    module, _, name = home.partition(":")
+    command: click.Command = getattr(import_module(f"{package}.{module}"), name)
+    return command
 
 
 class OneLineErrors(click.Group):
     """A group of commands whose errors are one line and never a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # in the order of the list below, not alphabetic
+        return list(self.commands)  # in the order of the lists above, not alphabetic
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in LIBRARY:
+            return loaded("roundwise.commands", LIBRARY[cmd_name][0])
+        if cmd_name not in LABORATORY:
+            return None
+        try:
+            return loaded("roundwise_studies.commands", LABORATORY[cmd_name][0])
+        except ModuleNotFoundError as error:
+            if error.name != "roundwise_studies":
+                raise
+            return refusal(cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, listed in (("Commands", LIBRARY), ("With roundwise-studies", LABORATORY)):
+            with formatter.section(title):
+                formatter.write_dl([(name, about) for name, (_, about) in listed.items()])
 
     def main(  # type: ignore[override]  # click's overloads tell return types apart
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
@@ -107,15 +143,8 @@ def main(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (
-    run_command,
-    solve_command,
-    compare_command,
-    calibrate_command,
-    info_command,
-    *LABORATORY,
-):
-    main.add_command(command)
+for known in (*LIBRARY, *LABORATORY):
+    main.commands[known] = click.Command(known)  # its name alone: `get_command` imports it
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ class FeatureDiscretizer:
         return self
 
     def bin_indices(self, X: ArrayLike) -> NDArray[np.intp]:
-        """Which point each entry of X goes to: an array of X's shape."""
+        """The index of the point that each entry of X goes to: an array of X's shape."""
         X = self._checked(X)
         Y = self._scaled(np.clip(X, *self._ends))
         n = np.array(self.bins_)

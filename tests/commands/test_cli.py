@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 
+import click
 import pytest
-from command_line import fail, interrupt, refuse, stored, succeed
+from command_line import fail, interrupt, refuse, roundwise, stored, succeed
 
 import roundwise as rw
+from roundwise import cli
 from roundwise.actions import monotone_space
 from roundwise.backends import KNOWN_ENGINES
 from roundwise.backends.engines.klu import KLUEngine
@@ -136,8 +138,8 @@ COMMANDS = [
 
 
 def test_help_lists_the_commands_in_the_order_of_use():
-    listed = [line.split()[0] for line in succeed("--help").split("Commands:")[1].splitlines()[1:]]
-    assert listed == COMMANDS
+    lists = succeed("--help").split("Commands:")[1].replace("With roundwise-studies:", "")
+    assert [line.split()[0] for line in lists.splitlines() if line.strip()] == COMMANDS
     assert "..." not in succeed("--help").split("Commands:")[1]  # no description is cut short
 
 
@@ -287,3 +289,21 @@ main(sys.argv[1:], "roundwise")
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.count("\n") == 1
         assert "pip install roundwise-studies" in done.stderr
+
+
+def test_the_list_of_commands_says_what_they_say_of_themselves():
+    """The list is shown without importing any of them."""
+    context = click.Context(cli.main)
+    shown = roundwise("--help").stdout
+    for name, (_, about) in (cli.LIBRARY | cli.LABORATORY).items():
+        command = cli.main.get_command(context, name)
+        assert command.name == name
+        assert command.get_short_help_str(limit=200).rstrip(".") == about.rstrip(".")
+        assert about in shown
+
+
+def test_help_imports_no_solver():
+    program = (
+        "import sys; from roundwise.cli import main; assert 'roundwise.solver' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -240,7 +240,7 @@ def test_bands_and_triangles_are_ranked_by_their_prices(n):
     ):
         action, reason = ranked(A)
         assert str(action) == f"{name}:fp64-fp64-fp64-fp64"
-        assert reason.startswith(f"Chose {name} in FP64")
+        assert reason.startswith(f"Chose {name} in FP64: ")
         assert re.search(r"(lu|cholesky) in FP\d\d would take .* ms", reason)
     assert ranked(full)[0].method == "lu"
 

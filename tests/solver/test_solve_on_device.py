@@ -179,6 +179,8 @@ class Torch:
 def torch(monkeypatch):
     monkeypatch.setattr(Tensor, "__module__", "torch")
     monkeypatch.setitem(places.sys.modules, "torch", Torch)
+    nothing_followed = SimpleNamespace(follows=lambda *_: False)
+    monkeypatch.setitem(places.sys.modules, "roundwise.integrations.torch", nothing_followed)
 
 
 def test_tensors_in_tensors_out_on_their_stream(backend, torch):

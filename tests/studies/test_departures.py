@@ -16,13 +16,19 @@ from roundwise.algorithms.accuracy import ErrorMeasure
 from roundwise.cli import main
 from roundwise.formats import FP64, get_format
 from roundwise.policies import TabularQ
-from roundwise.problems import randsvd
+from roundwise.problems import random_sparse_spd, randsvd
 from roundwise.rewards import PaperReward, ProblemFacts
 from roundwise.rounding import round_to
 from roundwise_studies import paper
 from roundwise_studies.evaluation.accuracy import assign_ranges
 from roundwise_studies.paper import systems as paper_systems
-from roundwise_studies.paper.systems import TEST_ABOVE, TRAINING_BELOW, released_set
+from roundwise_studies.paper.systems import (
+    TEST_ABOVE,
+    TRAINING_BELOW,
+    released_pde_set,
+    released_set,
+    released_sparse_set,
+)
 from roundwise_studies.protocol import reproduce
 from roundwise_studies.released import tables as numbers
 from roundwise_studies.released.code import (
@@ -38,8 +44,9 @@ from roundwise_studies.released.learning import (
 )
 from roundwise_studies.released.study import DepartureStudy
 from roundwise_studies.released.tables import all_tables
-from roundwise_studies.released.variants import ALL, DEPARTURES, VARIANTS, Variant
+from roundwise_studies.released.variants import ALL, DATA, DEPARTURES, Variant, variants
 from roundwise_studies.simulated import Settings
+from roundwise_studies.tabulating import plain_rows
 from roundwise_studies.writing import write
 
 TAU = 1e-6
@@ -302,10 +309,53 @@ def test_fewer_systems_are_the_first_ones():
         released_set(101, 1, seed=0)
 
 
+def test_the_papers_sparse_systems_are_the_released_ones():
+    """Orders, condition numbers and densities of its file train_metrics.csv."""
+    known = [(202, 507509756.78, 0.025095578864817), (103, 1059063726.35, 0.023282118955604)]
+    made = released_sparse_set(2, 0, seed=0)
+    for system, (n, kappa, density) in zip(made.train, known, strict=True):
+        assert system.n == n
+        assert system.density == pytest.approx(density, rel=1e-12)
+        assert np.linalg.cond(system.A.toarray()) == pytest.approx(kappa, rel=1e-6)
+        assert abs(system.A - system.A.T).max() < 1e-14
+
+
+def test_the_papers_pde_systems_are_the_released_ones():
+    """Of its file test_metrics.csv: n, and kappa or what was drawn."""
+    test = released_pde_set(0, 4, seed=0).test
+    assert [system.n for system in test] == [441, 256, 400, 169]
+    assert test[1].meta["eps"] == 5.908511374177027e-05
+    assert test[2].meta["contrast"] == 9573525558.140726
+    assert test[3].meta["beta"] == [-7.864957355893809, -7.860920054963003]
+    kappas = [np.linalg.cond(test[i].A.toarray()) for i in (0, 3)]
+    assert kappas == pytest.approx([195.49148500252, 24.45870427378], rel=1e-9)
+
+
+@pytest.mark.parametrize("make", [released_sparse_set, released_pde_set])
+def test_fewer_sparse_systems_are_the_first_ones(make):
+    some, more = (make(n, n, seed=3, sizes=(9, 16)) for n in (2, 3))
+    for few, many in ((some.train, more.train), (some.test, more.test)):
+        assert [p.fingerprint for p in few] == [p.fingerprint for p in many[:2]]
+    with pytest.raises(ValueError, match="100 training systems"):
+        make(101, 1, seed=0)
+
+
+def test_loose_rounding_rounds_sparse_systems_as_dense_ones():
+    sparse = random_sparse_spd(30, 0.1, 1e-2, rng=0)
+    dense = replace(sparse, A=sparse.A.toarray())
+    for action in ("fp32-fp32-fp64-fp64", "bf16-fp32-fp32-fp64"):
+        one, two = (
+            released(loose_rounding=True).run(p, action, "storage") for p in (sparse, dense)
+        )
+        assert one.ferr == pytest.approx(two.ferr, rel=0.5)
+        assert one.outer_iterations == two.outer_iterations
+
+
 # The study
 
 SLICE = Settings(systems=3, seeds=2, episodes=20, sizes=(12, 24))
-STUDY = DepartureStudy(SLICE)
+ADDED = tuple(variant for variant in variants() if not variant.name.startswith("all - "))
+STUDY = DepartureStudy(SLICE, variants=ADDED)
 
 
 def test_outcomes_are_shared_between_variants():
@@ -330,7 +380,7 @@ def test_counting_follows_the_format_that_gmres_has():
 
 
 def test_replayed_departures_solve_nothing(results, cache):
-    assert list(results) == [variant.name for variant in VARIANTS]
+    assert list(results) == [variant.name for variant in ADDED]
     for name in ("stop", "counting", "learning"):
         assert results[f"+ {name}"].gathered.computed == 0
     again = reproduce(STUDY, cache)
@@ -357,6 +407,27 @@ def test_departures_show_where_they_should(results):
             assert all(a.ferr == b.ferr for a, b in pairs)
         if name == "stop":
             assert all(a.inner_iterations == b.inner_iterations for a, b in pairs)
+
+
+@pytest.mark.parametrize("experiment", ["sparse", "pde", "ablation"])
+def test_other_experiments_have_the_same_variants(experiment, tmp_path):
+    names = [variant.name for variant in variants(experiment)]
+    assert names == [variant.name for variant in variants()]
+    few = {"our systems", "storage", "+ rounding", "all - tf32", "all, its stream"}
+    chosen = tuple(v for v in variants(experiment) if v.name in few)
+    study = DepartureStudy(replace(SLICE, systems=4), experiment, chosen)
+    written = write(study, reproduce(study, tmp_path), tmp_path / "out", draw=False)
+    rows = plain_rows(written.parts[0].numbers)["distances"]
+    ranges = {row["range"] for row in rows}
+    assert ranges <= {"low", "medium", "high"} if experiment == "ablation" else ranges == {"all"}
+    assert {row["variant"] for row in rows} == few
+    assert {v.data for v in chosen if v.name != "our systems"} == {DATA[experiment]}
+
+
+def test_leaving_out_is_all_but_one():
+    by_name = {variant.name: variant.departures for variant in variants()}
+    for name in DEPARTURES:
+        assert by_name[f"all - {name}"] == by_name["all"] - {name}
 
 
 def test_distances():
@@ -440,7 +511,7 @@ def test_command(tmp_path):
     folders = ["--cache", tmp_path / "cache", "--out", tmp_path / "out"]
     first = call("departures", *options, *folders)
     assert first.exit_code == 0, first.output
-    assert "DEPARTURES OF THE RELEASED CODE" in first.stdout
+    assert "QUICK RUN" in first.stdout
     assert (tmp_path / "out" / "report.html").is_file()
     content = json.loads(call("departures", *options, *folders, "--json").stdout)
     assert content["settings"]["systems"] == 1

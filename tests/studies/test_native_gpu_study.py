@@ -280,7 +280,7 @@ def test_the_command(backend, tmp_path, monkeypatch):
     monkeypatch.setattr(quick, replace(SLICE, papers_up_to=1))
     folders = ["--cache", tmp_path / "cache", "--out", tmp_path / "out"]
     arguments = ["reproduce", "native", "--device", "cuda", "--quick", "--sizes", 10, 25, *folders]
-    assert "ON A GPU" in succeed(*arguments)
+    assert "ON A GPU" in succeed(*arguments, "--verbose")
     settings = json.loads(succeed(*arguments, "--json"))["settings"]
     assert settings["sizes"] == [20]
     assert len(OutcomeTable(tmp_path / "cache" / "native-gpu.sqlite")) > 0

@@ -61,20 +61,36 @@ def test_the_harder_variant_has_one_small_singular_value():
 
 def test_splits_are_those_of_the_text_and_of_the_code():
     counts = {
-        (split, half): [regime for _, regime, _ in systems.recipes(split, half, 12)]
+        (split, half): [recipe[2] for recipe in systems.recipes("released", split, half, 12)]
         for split in systems.SPLITS
         for half in ("train", "test")
     }
     assert counts["text", "train"] == counts["released", "test"] == ["low", "medium"] * 6
     assert counts["text", "test"] == counts["released", "train"] == ["low", "medium", "high"] * 4
-    assert len(set(systems.recipes("text", "test", 100))) == 100
+    for generator in systems.GENERATORS:
+        assert len(set(systems.recipes(generator, "text", "test", 100))) == 100
+    one, two = (systems.recipes("randsvd", split, "test", 6) for split in ("text", "released"))
+    assert set(one) & set(two)  # our harder variant is measured once for both splits
+
+
+def test_the_papers_own_systems_are_drawn():
+    """Orders and condition numbers are in the names of its released result files."""
+    known = [(1246, 2.106277340649), (1065, 2205.005738778), (1184, 26480348.39567)]
+    recipes = systems.recipes("released", "text", "test", 3)
+    for recipe, (n, kappa) in zip(recipes, known, strict=True):
+        drawn = systems.released_draw(recipe, (1000, 1500), 20260912)
+        assert drawn[0] == n
+        assert drawn[1] == pytest.approx(kappa, rel=1e-12)
+    with pytest.raises(ValueError, match="50 training systems"):
+        systems.released_draw(("text", "train", "low", 50), (1000, 1500), 20260912)
 
 
 @pytest.mark.parametrize("generator", systems.GENERATORS)
 def test_systems_are_in_their_regimes(generator):
     for regime, (low, high) in systems.REGIMES.items():
-        made = systems.system(generator, ("test", regime, 1), (20, 30), 7)
-        again = systems.system(generator, ("test", regime, 1), (20, 30), 7)
+        number = list(systems.REGIMES).index(regime)
+        recipe = ("text", "test", regime, number)
+        made, again = (systems.system(generator, recipe, (20, 30), 7) for _ in range(2))
         assert made.fingerprint == again.fingerprint
         assert low <= math.log10(made.meta["kappa"]) <= high
         assert 20 <= made.n <= 30
@@ -103,7 +119,7 @@ def test_the_condition_estimate_is_that_of_the_one_norm():
 
 def test_a_trajectory_is_what_the_algorithm_does():
     """Ended by the text's rule, it has the errors and iterations of `GmresIR` with that rule."""
-    problem = systems.system("randsvd", ("train", "medium", 0), (40, 40), 3)
+    problem = systems.system("randsvd", ("", "train", "medium", 0), (40, 40), 3)
     space, backend = SLICE.space, get_backend("native")
     found = trajectories.measured(problem, space, backend, 1)
     # Of fp32-fp64-fp64-fp64 GMRES ends after one iteration or two, as BLAS happens to round.
@@ -153,6 +169,37 @@ def test_zero_iterations_cost_what_32_do(result):
     assert np.array_equal(on[~zero], off[~zero])
 
 
+def test_a_missed_tau_earns_a_failure(result):
+    case = result.case("text", "released", "W1", 1e-8)
+    on, off = (
+        published.rewards(case.systems, case.found, SLICE.space, "W1", switches)
+        for switches in (published.RELEASED, published.RELEASED - {"missed"})
+    )
+    missed = ~(case.found.ferr2 <= 1e-8)
+    assert missed.any()
+    assert (on[missed] <= off[missed]).all()
+    assert (on[missed] < 0).all()
+    assert np.array_equal(on[~missed], off[~missed])
+
+
+def test_its_stream_is_one_training_with_its_own_numbers(result):
+    stream = result.case("text", "released, its stream", "W1", 1e-6)
+    assert len(stream.chosen) == 1
+    space, on = SLICE.space, frozenset({"updates", published.STREAM})
+    seen, earned = np.arange(6.0)[:, None], np.ones((6, len(space)))
+    runs = [published.learned(seen, earned, space, 20, on, seed) for seed in (0, 1)]
+    assert np.array_equal(runs[0].counts, runs[1].counts)
+
+
+def test_learning_truncates_bins():
+    space, contexts = SLICE.space, [[0.0], [0.9], [9.0]]
+    for on, same in ((frozenset({"learning"}), True), (frozenset(), False)):
+        policy = published.NativeQ(on)
+        policy.start(contexts, space)
+        states = list(policy.encode(contexts))
+        assert (states[0] == states[1]) == same
+
+
 def test_single_updates_are_few():
     space = SLICE.space
     seen, earned = np.arange(6.0)[:, None], np.ones((6, len(space)))
@@ -167,7 +214,7 @@ def test_single_updates_are_few():
 )
 def test_ties_decide_unseen_states(on, unseen):
     space = SLICE.space
-    policy = published.new_policy(frozenset(on))
+    policy = published.NativeQ(frozenset(on))
     policy.start([[0.0], [9.0]], space)
     assert space.names[policy.predict([[5.0]])[0]] == unseen
 
@@ -204,7 +251,19 @@ def test_tables(result, tmp_path):
 
 def test_the_command(tmp_path):
     folders = ["--cache", tmp_path / "cache", "--out", tmp_path / "out"]
-    text = succeed("reproduce", "native", "--systems", 3, "--sizes", 20, 30, "--seeds", 1, *folders)
+    text = succeed(
+        "reproduce",
+        "native",
+        "--systems",
+        3,
+        "--sizes",
+        20,
+        30,
+        "--seeds",
+        1,
+        *folders,
+        "--verbose",
+    )
     assert "NATIVE CPU VALIDATION" in text
     assert (tmp_path / "out" / "results.json").exists()
 

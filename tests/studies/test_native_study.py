@@ -291,7 +291,7 @@ def test_files(written, results):
     assert float(rows[0]["numpy.linalg.solve seconds"]) > 0
     for name in ("validation", "ratios", "actions"):
         assert (out / "tables" / f"native-{name}.md").read_text().count("|") > 10
-    assert "not the paper's settings" in (out / "report.md").read_text()
+    assert "QUICK RUN: too few systems" in (out / "report.md").read_text()
     for title, _ in departures.NATIVE:
         assert title in (out / "report.html").read_text()
     assert (out / "figures" / "native.png").stat().st_size < 200_000
@@ -301,7 +301,7 @@ def test_the_command(tmp_path):
     folders = ["--cache", tmp_path / "cache", "--out", tmp_path / "out"]
     size = ["--systems", 2, "--sizes", 20, 30]
     deployed = ["reproduce", "native", "--variant", "deployed"]
-    text = succeed(*deployed, *size, *folders)
+    text = succeed(*deployed, *size, *folders, "--verbose")
     assert "NATIVE CPU VALIDATION" in text
     assert "Report: " in text
     settings = json.loads(succeed(*deployed, *size, *folders, "--json"))["settings"]

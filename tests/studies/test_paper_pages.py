@@ -58,3 +58,14 @@ def test_the_page_of_three_columns_names_every_switch():
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([\w-]+\.md)", page.read_text()):
         assert (page.parent / target).exists()
+
+
+@pytest.mark.parametrize("name", ["beyond"])
+def test_other_pages_are_made_from_their_stored_results(name):
+    """docs/beyond-the-paper.md: what docs/paper/beyond.json says, part by part."""
+    program = loaded(f"docs/refresh_{name}.py")
+    text = (ROOT / "docs" / "beyond-the-paper.md").read_text()
+    assert text == program.page()
+    for part, stored in program.load(name)["parts"].items():
+        assert stored["machine"], part
+        assert program.rows_of(stored["rows"]), part

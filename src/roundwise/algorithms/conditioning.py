@@ -40,7 +40,7 @@ STEPS = 12
 """How often what factors resolve is shrunk, at most: by a quarter each time, as they resolve it."""
 
 GAIN = 4.0
-"""It is shrunk as long as two steps make the lower bound of the condition grow by this."""
+"""Shrinking goes on as long as two steps make the lower bound grow by this factor."""
 
 POWER_STEPS = 5
 """Steps of the power method: they are seldom off by more than a factor of ten."""
@@ -169,7 +169,7 @@ class ConditionEstimate:
 
     condition: float  # of A in the 1-norm, at least
     rate: float
-    """What the factors leave of an error along the vector that A maps to the least. Below 1, they
+    """The share of an error that the factors leave along the vector A shrinks most. Below 1, they
     tell A from a singular matrix; from `RESOLVED` on, they are too coarse to estimate errors."""
 
 
@@ -200,7 +200,7 @@ class Conditioning:
 
     @np.errstate(all="ignore")
     def quick_estimate(self, factors: Factors) -> ConditionEstimate:
-        """From LAPACK's estimator alone: for factors that are not low."""
+        """An estimate by LAPACK's estimator alone: for factors that are not low."""
         try:
             return self._stretched(factors.to(FP64))[0]
         except ArithmeticFailure:
@@ -208,7 +208,7 @@ class Conditioning:
 
     @np.errstate(all="ignore")
     def estimate(self, factors: Factors) -> ConditionEstimate:
-        """The same for any factors: directions that they have lost are searched for."""
+        """An estimate for any factors: directions that they have lost are searched for."""
         best = ConditionEstimate(1.0, 0.0)
         found: list[float] = []
         try:
@@ -303,7 +303,7 @@ class Conditioning:
         return False
 
     def _stretched(self, M: Factors) -> tuple[ConditionEstimate, Array | None]:
-        """What LAPACK's estimator finds, with its vector; None if it finds none."""
+        """The estimate of LAPACK's estimator with its vector; None if it finds none."""
         _, y = stretched_vector(self.A, M, self.norm_one)
         if y is None or not y.any():
             return ConditionEstimate(1.0, math.inf), None

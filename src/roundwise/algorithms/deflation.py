@@ -50,11 +50,11 @@ FEW_LOST = 4
 """More directions than that are not searched for: better factors are the better deal."""
 
 ENOUGH = 1 / 16
-"""What a correction may leave of an error, as foreseen. It is far more if ``(A' U)' V``, which
+"""The share of an error that a correction may leave. It is far more if ``(A' U)' V``, which
 should be tiny singular values, comes from other directions that are left in U and V."""
 
 AT_ONCE = 2.0**-11
-"""What a correction may leave if U and V are taken as they are first found. Improving them takes as
+"""The share that it may leave if U and V are taken as first found. Improving them takes as
 long as two corrections, and saves at least that if they leave more."""
 
 SPAN = 400
@@ -145,7 +145,7 @@ class Deflation:
 
     @classmethod
     def _found(cls, search: _Search, random: Array, U: Array, images: Array) -> Deflation | None:
-        """As many as U has columns; None if what else is in U and V is not got rid of."""
+        """Directions, as many as U has columns; None if U and V cannot be cleaned of others."""
         fmt = search.factor.fmt
         V = orthonormal(on_host(search.solve(random).Z))
         found, enough = cls._scaled(V, U, images), AT_ONCE
@@ -164,7 +164,7 @@ class Deflation:
         return cls(V, U @ inverse, images @ inverse)
 
     def placed(self, backend: Backend) -> Deflation:
-        """The same, as arrays of the backend that computes corrections."""
+        """These directions as arrays of the backend that computes corrections."""
         return Deflation(*(backend.array(Y) for Y in (self.V, self.U, self.images)))
 
     def left_over(self, fmt: FloatFormat) -> float:
@@ -192,7 +192,7 @@ class Deflation:
 
 
 class _Search:
-    """What directions are searched for with: substitutions, and products that are exact enough."""
+    """The tools of the search: substitutions, and products that are exact enough."""
 
     def __init__(self, A: Any, factors: Factors, factor: Stage, residual: Stage) -> None:
         # Blocks of so few columns would wake the threads of BLAS, which takes longer.

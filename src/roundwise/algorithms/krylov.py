@@ -1,10 +1,11 @@
-"""Krylov methods in the format of a stage: left-preconditioned GMRES, and conjugate gradients.
+"""Krylov methods in the format of a stage: GMRES, preconditioned from both sides, and CG.
 
-The methods themselves are in `roundwise.krylov`; both start from z = 0 here.
+The methods themselves are in `roundwise.krylov`; all start from z = 0 here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,8 @@ from roundwise import krylov
 from roundwise.algorithms.refinement import Correction
 from roundwise.algorithms.stage import Stage, Vector
 from roundwise.backends import Factors, Matrix
+
+Apply = Callable[[Vector], Vector]
 
 
 def gmres(
@@ -59,13 +62,20 @@ def gmres(
 def conjugate_gradients(
     stage: Stage, A: Matrix, M: Factors, r: Vector, tolerance: float, most: int
 ) -> Correction:
-    """Solve ``A z = r`` from z = 0 with the preconditioner M, in the stage's format.
+    """`preconditioned_cg` with factors as the preconditioner."""
+    return preconditioned_cg(stage, A, partial(stage.solve, M), r, tolerance, most)
+
+
+def preconditioned_cg(
+    stage: Stage, A: Matrix, M: Apply, r: Vector, tolerance: float, most: int
+) -> Correction:
+    """Solve ``A z = r`` from z = 0; M is a function that applies the preconditioner.
 
     Stops when the recurrence's residual is at most ``tolerance ||r||_2``, after `most` steps,
     or when rounding errors have made a direction's curvature nonpositive.
     """
     found = krylov.cg(
-        *(partial(stage.matvec, A), r, partial(stage.solve, M)),
+        *(partial(stage.matvec, A), r, M),
         stop=krylov.Residual(tolerance),
         most=most,
         replaces=False,
@@ -73,6 +83,38 @@ def conjugate_gradients(
     )
     first, last = (float(norms[0]) for norms in (found.history[0], found.history[-1]))
     return Correction(found.X, found.iterations, last / first if first > 0 else 0.0)
+
+
+def fgmres(
+    stage: Stage, A: Matrix, M: Apply, r: Vector, tolerance: float, restart: int, most: int
+) -> Correction:
+    """Solve ``A z = r`` from z = 0, M applied from the right (Saad 1993), in the stage's format.
+
+    Stops when the residual, as the Givens recurrence has it, is at most ``tolerance ||r||_2``, or
+    after `most` steps in cycles of `restart`.
+    """
+    z, w, taken = stage.backend.xp.zeros_like(r), r, 0
+    beta = first = stage.norm2(r)
+    while beta > tolerance * first and taken < most:
+        steps = min(restart, most - taken)
+        Z = stage.empty_rows(w, min(steps, len(w)))
+
+        def expand(j: int, v: Vector, Z: Vector = Z) -> Vector:
+            Z[j] = M(v)
+            return stage.matvec(A, Z[j])
+
+        _, y, made, left = krylov.cycle(stage, expand, w, beta, tolerance * first, steps)
+        step = stage.combine(Z[:made], y)
+        z = step if taken == 0 else stage.axpy(1.0, step, z)
+        taken += made
+        if left <= tolerance * first or taken >= most:
+            beta = left
+            break
+        w = stage.axpy(-1.0, stage.matvec(A, z), r)
+        before, beta = beta, stage.norm2(w)
+        if not beta < before:
+            break  # the format holds no better z
+    return Correction(z, taken, beta / first if first > 0 else 0.0)
 
 
 class StageVectors:

@@ -59,7 +59,7 @@ MatrixOf = Callable[[Stage], Matrix]
 
 @dataclass(eq=False)
 class Refined:
-    """What refinement arrived at."""
+    """The result of refinement."""
 
     progress: Progress
     best: Vector  # the iterate with the smallest backward error of each column
@@ -349,7 +349,7 @@ class Answer:
 
     @classmethod
     def of(cls, refined: Refined, residual_format: FloatFormat) -> Answer:
-        """What refinement of all columns by the factors alone gave."""
+        """The answer from refinement of all columns by the factors alone."""
         answer = cls(refined.best, refined.errors, refined.status, refined.reason)
         answer.R, answer.residual_format = refined.R, residual_format
         answer.count(refined)
@@ -358,7 +358,7 @@ class Answer:
 
     @classmethod
     def at_once(cls, found: AtOnce) -> Answer:
-        """What one compiled call gave; every column is good enough."""
+        """The answer of one compiled call, whose columns are all good enough."""
         answer = cls(found.X, found.errors, OutcomeStatus.CONVERGED, "", len(found.history) // 2)
         # Of a few columns that were corrected, residuals are summed in another order than of all.
         is_whole = found.X.ndim == 1 or found.X.shape[1] == 1 or not found.history

@@ -76,12 +76,12 @@ class ScaledMatrix:
 
     @property
     def kind(self) -> tuple[bool, bool]:
-        """What backends ask of a matrix to tell what they can do: sparse or not, complex or not."""
+        """The kind of matrix that backends ask for: sparse or not, complex or not."""
         return self.is_sparse, self.is_complex
 
     @cached_property
     def _row_weights(self) -> Array | None:
-        """What undoes the scaling of rows, relative to the largest.
+        """Weights that undo the scaling of rows, relative to the largest.
 
         Weights below 2**-1000 are raised to that: a residual must not vanish because its row is
         tiny. That can make the norm of b too large, but by nothing beside that of A times that of
@@ -94,7 +94,7 @@ class ScaledMatrix:
 
     @cached_property
     def _column_weights(self) -> Array | None:
-        """What undoes the scaling of columns, relative to max(f), as `norm` is: at least 1.
+        """Weights that undo the scaling of columns, relative to max(f), as `norm` is: at least 1.
 
         Weights above 2**900 are lowered to that: the norm of a solution is rather too small, which
         makes the gate stricter, than infinite.
@@ -143,7 +143,7 @@ class ScaledMatrix:
         return np.where(column_norms(X) < TINY, 0.0, norms)
 
     def norms_of_solutions(self, *blocks: Array) -> list[Array]:
-        """Those of several blocks."""
+        """Norms of the solutions in several blocks."""
         if self._row_weights is not None:
             return [self.solution_norms(X) for X in blocks]
         return norms_of_blocks(blocks, self._column_weights)
@@ -169,7 +169,7 @@ class ScaledColumns:
         return X if self.exponents is None else shifted(X, self.exponents)
 
     def scaled_solution(self, x: Array) -> Array:
-        """What `solution` takes x from."""
+        """The scaled unknowns from which `solution` makes x."""
         return x if self.exponents is None else shifted(x, -self.exponents)
 
 
@@ -195,7 +195,7 @@ def shifted(X: Any, exponents: Any) -> Any:
 
 
 def _shifted_columns(X: Array, exponents: NDArray[np.int32]) -> tuple[Array, bool]:
-    """The same with one exponent for each column, in one pass, and whether all is finite."""
+    """Columns shifted by one exponent each, in one pass, and whether all is finite."""
     result = np.empty(X.shape, order="F")
     powers = np.ascontiguousarray(exponents, np.int32).reshape(-1)
     return result, _kernels.native_shift(np.asfortranarray(X), powers, result)
@@ -398,7 +398,7 @@ def _largest_exponents(
 def _dense_exponents(
     A: Array, scale: NDArray[np.int32] | None
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The same of NumPy's arrays, by one compiled pass."""
+    """The exponents of NumPy's arrays, by one compiled pass."""
     by_columns, is_transposed = _by_columns(A)
     rows, columns = (np.empty(len(A), np.int32) for _ in range(2))
     zeros = np.zeros_like(rows)

@@ -23,7 +23,7 @@ LEAST_RATE = 2.0**-9
 
 @dataclass
 class Progress:
-    """What a rule may look at: max norms of the steps so far, never x_true.
+    """The facts that a rule may use: max norms of the steps so far, never x_true.
 
     Each entry of a list is an array with one number for each column.
     """

@@ -79,7 +79,7 @@ of the budget is given up: two such cycles are needed."""
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """What came of one rung of a ladder."""
+    """The result of one rung of a ladder."""
 
     outcome: Outcome
     answer: Answer | None  # as refinement left it; None if there are no factors

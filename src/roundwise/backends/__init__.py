@@ -27,7 +27,7 @@ BACKENDS: dict[str, type[Backend]] = {
 """The arithmetic models of the processor."""
 
 DEVICES = {"cuda": "roundwise.backends.cuda.backend:CudaBackend"}
-"""Those of devices, whose packages are imported when they are first asked for."""
+"""Backends of devices, whose packages are imported when they are first asked for."""
 
 
 def known_backends() -> list[str]:

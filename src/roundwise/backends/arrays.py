@@ -75,7 +75,7 @@ def column_norms(X: Any, weights: Any = None) -> NDArray[np.float64]:
 
 
 def device_norms(device: Any, blocks: Sequence[Any], weights: Any) -> list[NDArray[np.float64]]:
-    """The same by a kernel for each block, and one copy to the host."""
+    """Column norms of blocks by a kernel for each, and one copy to the host."""
     ends = list(accumulate(X.shape[1] for X in blocks))
     parts = [slice(end - X.shape[1], end) for X, end in zip(blocks, ends, strict=True)]
     found = device.xp.empty(ends[-1])

@@ -50,7 +50,7 @@ def checked_basis(V: Any, length: int) -> Float64Array:
 def check_rotations(
     j: int, cosines: Float64Array, sines: Float64Array, h: Float64Array, g: Float64Array
 ) -> None:
-    """What `Backend.givens` changes in place must be long enough, float64 and contiguous."""
+    """Check that arrays which `Backend.givens` changes are long enough, float64, contiguous."""
     if j < 0:
         raise ValueError(f"j = {j}; pass a column number of at least 0")
     lengths = {"cosines": j + 1, "sines": j + 1, "h": j + 2, "g": j + 2}

@@ -48,7 +48,7 @@ class ToRefine(NamedTuple):
 
 
 class AtOnce(NamedTuple):
-    """What refinement by substitution arrived at, where one compiled call did all of it."""
+    """The result of refinement by substitution, where one compiled call did all of it."""
 
     X: Vector
     R: Vector  # B - A X
@@ -229,7 +229,7 @@ class Matrix(ABC):
 
 
 class Analysis(ABC):
-    """What a factorization method can prepare from the pattern of a matrix alone.
+    """The preparation of a factorization method, from the pattern of a matrix alone.
 
     Examples
     --------
@@ -251,7 +251,7 @@ class Analysis(ABC):
 
 @dataclass(frozen=True)
 class NoAnalysis(Analysis):
-    """That of a method which learns nothing from the pattern: `factorize` does everything."""
+    """The analysis of methods that learn nothing from the pattern: `factorize` does everything."""
 
     backend: Backend
     of: Callable[[Matrix], Factors]  # a method of `Matrix`
@@ -370,7 +370,7 @@ class Backend(ABC):
     def orthogonalize_and_norm(
         self, V: Vector, w: Vector, fmt: str | FloatFormat
     ) -> tuple[Vector, Vector, float]:
-        """What `orthogonalize` gives, the coefficients as a NumPy array, and the 2-norm of w.
+        """The results of `orthogonalize`, the coefficients as a NumPy array, and the 2-norm of w.
 
         One kernel where reading a number back takes as long as a product: on a GPU.
         """

@@ -119,7 +119,7 @@ def calibrate_command(
 
 
 def believable(quick: bool) -> Calibration:
-    """What was measured, if it can be; the second time if the first time cannot."""
+    """A calibration without contradictions: the first, or else the second one measured."""
     for _ in range(2):
         measured = calibrate(
             QUICK_SIZES if quick else SIZES,

@@ -256,7 +256,7 @@ def busy(load: float) -> Iterator[str]:
 
 
 def heading(first: Comparison) -> Iterator[str]:
-    """What stands above the first row."""
+    """The lines above the first row."""
     machine = Machine.this()
     yield f"{machine.cpu}, {get_num_threads()} threads, {machine.blas}, NumPy {version('numpy')}"
     yield ""

@@ -85,7 +85,7 @@ def device_facts() -> dict[str, Any]:
 
 
 def engine_facts(engine: Engine) -> dict[str, Any]:
-    """What an engine can do, and its version or how to install it."""
+    """The abilities of an engine, and its version or how to install it."""
     facts = {
         "name": engine.name,
         "methods": [f"{engine.name}/{ordering}" for ordering in engine.orderings],

@@ -29,7 +29,7 @@ def system_load() -> float:
 
 
 def told_of_load(load: float) -> str:
-    """That other programs use the machine; nothing if they do not."""
+    """A sentence if other programs use the machine; empty if they do not."""
     cores = Machine.this().cores
     if load <= cores:
         return ""

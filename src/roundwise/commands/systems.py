@@ -29,7 +29,7 @@ class FileSystem:
 
     @classmethod
     def read(cls, matrix: Path, rhs: Path | None) -> FileSystem:
-        """From files; without b, one is made from an x whose entries, or parts, are 1 to 2."""
+        """Read files; without b, make one from an x whose entries, or parts, are 1 to 2."""
         A, B, name = read_arrays(matrix, rhs)
         if B is not None:
             return cls(A, B, name)

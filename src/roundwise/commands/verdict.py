@@ -127,7 +127,7 @@ class Verdict:
         )
 
     def lines(self, explain: bool) -> Iterator[str]:
-        """What to print if it is accepted."""
+        """The lines to print if x is accepted."""
         system = self.system
         kind = f"sparse, {100 * system.density:.3g} % nonzero" if system.is_sparse else "dense"
         yield f"{system.name}: n = {system.n}, {kind}"

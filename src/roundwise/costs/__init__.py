@@ -1,4 +1,4 @@
-"""What work costs: machine profiles, `calibrate` to measure one, and prices of a solve's work.
+"""Costs of work: machine profiles, `calibrate` to measure one, and prices of a solve's work.
 
 >>> profile = calibrate()                      # doctest: +SKIP
 >>> save_profile(profile)                      # doctest: +SKIP

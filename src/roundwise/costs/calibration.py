@@ -57,13 +57,13 @@ class Calibration:
 
     machine: Machine
     times: Mapping[str, Mapping[int, Times]]
-    """By format name and size, of ``lu`` (from a float64 matrix, so with the conversion), ``solve``
+    """By format name and size: ``lu`` (from a float64 matrix, so with the conversion), ``solve``
     (both triangles) and ``matvec``."""
     overheads: Mapping[str, Times]
     """By format name, the seconds of a call that do not depend on the size: of those kernels, and
     of ``axpy, scale, norm2, orthogonalize, givens, solve_upper``."""
     sparse: Mapping[str, SparseTimes] = field(default_factory=dict)
-    """By system: what each sparse method took on it."""
+    """By system: the times of each sparse method."""
 
     def sparse_prices(self) -> SparsePrices:
         """The prices that ship, scaled to the measured times; unscaled if nothing was measured."""

@@ -1,4 +1,4 @@
-"""What a run costs: machine profiles, which price counted operations, and measured time."""
+"""The cost of a run: machine profiles, which price counted operations, and measured time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST = 1e30
 
 @dataclass(frozen=True)
 class Rate:
-    """What a machine does in one format; no `bytes_per_second` means that traffic is free.
+    """Speed of a machine in one format; without `bytes_per_second` memory traffic is free.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the work of a solve costs, in seconds, before it is done: on a processor and on a GPU.
+"""Prices: the seconds that a solve will take, on a processor and on a GPU.
 
 The formulas are those of `roundwise.methods`. Their rates come with the package
 (`roundwise.machine.rates`), or were measured here by `roundwise calibrate` (`stored`).
@@ -167,7 +167,7 @@ def current_prices() -> Prices:
 
 @lru_cache(maxsize=16)
 def _prices_of(setting: tuple[Any, ...]) -> Prices:
-    """Those of this machine with its present threads, `setting`."""
+    """The prices of this machine with its present threads, `setting`."""
     machine = Machine.this()
     threads, generic = dense_threads(machine), generic_prices(dense_threads(machine))
     source, before = "measured on this machine", threads
@@ -225,7 +225,7 @@ class DevicePrices(PricedMethods):
 
     @classmethod
     def from_dict(cls, saved: Any) -> DevicePrices:
-        """From JSON; a `ValueError` says what is wrong with it."""
+        """The prices in a JSON object; a `ValueError` says what is wrong with it."""
         try:
             factors = {
                 method: {fmt: FactorPrice(**price) for fmt, price in by_format.items()}
@@ -263,7 +263,7 @@ def load_device_prices(machine: Machine, path: str | PathLike[str] | None = None
 
 @cache
 def device_prices(machine: Machine) -> DevicePrices:
-    """As `roundwise calibrate --device cuda` measured them here; else the generic ones.
+    """The prices that `roundwise calibrate --device cuda` measured here; else the generic ones.
 
     They are looked up once in a process. A file that cannot be used is a `ProfileWarning`: prices
     cost time, no digits.

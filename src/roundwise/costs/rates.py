@@ -40,7 +40,7 @@ T = TypeVar("T")
 SCHEMA = "roundwise-machine-profile"
 VERSION = 4  # 2: LU is our own; 3: sparse prices; 4: passes over A use all threads
 THREADS = {"cores", "threads", "blas_threads"}
-"""What two settings of one machine may differ in."""
+"""Fields in which two settings of one machine may differ."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SparsePrices:
 
     @classmethod
     def from_dict(cls, saved: Any) -> SparsePrices:
-        """From JSON; a `ValueError` says what is wrong with it."""
+        """The prices in a JSON object; a `ValueError` says what is wrong with it."""
         try:
             prices = cls(**saved)
             for method, formats in prices.factor.items():
@@ -103,7 +103,7 @@ class ThreadScaling:
     source: str = ""
 
     def factors(self, fmt: str, n: int, before: int, after: int) -> tuple[float, float]:
-        """What the rates of flops and of memory are multiplied by; 1 for unknown formats.
+        """Factors for the rates of flops and of memory; 1 for unknown formats.
 
         Between two numbers of threads logarithms are linear in the logarithm; beyond the largest
         rates stay.
@@ -298,7 +298,7 @@ SURE_FROM = 500
 
 
 def impossible(profile: MachineProfile) -> str:
-    """What in measured rates cannot be, in words; empty if nothing is wrong.
+    """The first contradiction in measured rates, in words; empty if there is none.
 
     LU in FP32 does the same operations as in FP64, on half of the bytes; and a larger system takes
     longer than a smaller one. Where times say otherwise, another program had the processor.
@@ -334,7 +334,7 @@ def _processor_part(saved: Mapping[str, Any]) -> tuple[MachineProfile, SparsePri
 def load_part(
     here: Machine, part: Callable[[Mapping[str, Any]], T], path: str | PathLike[str] | None = None
 ) -> T:
-    """What `part` reads from the file of a machine; a `ProfileError` if that cannot be used."""
+    """Read a machine's file and return ``part(content)``; a `ProfileError` if it cannot be used."""
     source = profile_path(here) if path is None else Path(path)
     try:
         saved = _content(source, here)

@@ -73,14 +73,14 @@ SYSTEMS: Systems = {
     "3-D convection, n = 3375": lambda: convection_diffusion_3d(15, 10.0),
     "random, n = 2000": lambda: scattered(2000),
 }
-"""Their times on the machine of the prices that ship are part of these: change both together."""
+"""The systems that are timed. The prices that ship contain their times: change both together."""
 
 QUICK_SYSTEMS: Systems = dict(islice(SYSTEMS.items(), 4))
 
 
 @dataclass(frozen=True)
 class SparseTimes:
-    """What sparse work took on one system."""
+    """Times of sparse work on one system."""
 
     shape: Shape
     matvec: float  # seconds
@@ -233,7 +233,7 @@ def _against_reference(
 
 
 def multipliers(parts: Array, seconds: Array) -> tuple[float, float]:
-    """Of the columns of `parts`, such that their sum is about `seconds`, in logarithms.
+    """Factors for the columns of `parts` whose sum is about `seconds`, in logarithms.
 
     Least squares of the logarithms of measured over priced seconds by Gauss-Newton, and of
     `STIFFNESS` times the distance of each multiplier from the common one.

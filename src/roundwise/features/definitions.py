@@ -145,7 +145,7 @@ def _computed(
 def feature_numbers(
     problem: Problem, names: Sequence[str], arithmetic: str | Backend = "operation"
 ) -> dict[str, float]:
-    """What `compute_with_factors` gives, without the seconds: a solve does not ask for them."""
+    """The values of `compute_with_factors`, without the seconds that a solve does not ask for."""
     features = [FEATURES[name] for name in names]
     if not any(feature.needs_factors for feature in features):
         return dict(_computed(problem, features))

@@ -54,17 +54,17 @@ PROBE = (
 FLOORS = {"n": 1.0, "entries": 1.0, "coherence": 0.01, "remainder": 1e-8}
 FLOORS |= {"factor_entries": 1.0, "factor_flops": 1.0, "nd_flops": 1.0, "row_squares": 1.0}
 FLOORS |= {"diagonals": 1.0}
-"""Those that a policy's context has as logarithms, of which none is smaller than that."""
+"""Features that a context has as logarithms, with the smallest value that counts."""
 
 CHOLESKY_FROM = 700
 """Below this n, what Cholesky gains over LU is no more than what comparing A with its transpose
 takes. A price, in unknowns: ``python benchmarks/factorization_rates.py`` times Cholesky and LU."""
 
 COMPLEX_CHOLESKY_FROM = 1200
-"""The same for a complex A, beside LAPACK's Cholesky and our LU in fp32."""
+"""The least n for a complex A, beside LAPACK's Cholesky and our LU in fp32."""
 
 TINY = 128
-"""The same where LU is LAPACK's: below this n, it does not take long enough to look."""
+"""The least n where LU is LAPACK's: below, it does not take long enough to look."""
 
 BLOCK = 128
 """Rows of a complex A that are compared with columns at a time: they stay in the cache."""
@@ -123,7 +123,7 @@ def symmetric_pattern(problem: Any) -> dict[str, float]:
 
 
 def structure(problem: Any) -> dict[str, float]:
-    """What decides which methods fit.
+    """The features that decide which methods fit.
 
     symmetric
         1 if A equals its transpose, or its conjugate transpose if it is complex; of a dense A only
@@ -196,7 +196,7 @@ def row_squares(problem: Any) -> dict[str, float]:
 
 
 def counts(problem: Any) -> dict[str, float]:
-    """What factorizing takes, before any number is computed.
+    """Symbolic counts of a factorization, before any number is computed.
 
     static_pivots
         1 if the diagonal is strong, or is so once rows were matched: an LU factorization whose
@@ -243,7 +243,7 @@ def largest_block(problem: Any) -> float:
 
 @np.errstate(under="ignore")
 def row_features(problem: Any) -> dict[str, float]:
-    """What 64 rows tell (columns, where these are contiguous in memory).
+    """Features from 64 rows (columns, where these are contiguous in memory).
 
     diagonal_share
         The median of ``|a_ii| / ||a_i||_2`` over the sampled rows: near 1 for a heavy diagonal.
@@ -302,7 +302,7 @@ GROUPS: dict[str, Callable[[Any], dict[str, float]]] = {
     }.items()
     for name in names
 }
-"""What computes each feature of `PROBE`, together with others."""
+"""The function that computes each feature of `PROBE`, together with others."""
 
 
 def angles_from(gram: NDArray[Any], n: int) -> tuple[float, float]:
@@ -338,7 +338,7 @@ def _lines_of(A: Array, lines: Any, diagonal: Any) -> tuple[Array, Array, Array]
 
 
 def _inner_products(parts: Array) -> Complex:
-    """Those of all rows, in the lower triangle, from planes of real and imaginary parts."""
+    """Inner products of all rows, in the lower triangle, from real and imaginary planes."""
     _, count, n = parts.shape
     gram = np.empty((2 * count, 2 * count), order="F")
     _kernels.native_gram(parts.reshape(2 * count, n).T, gram, pass_threads(parts.size))
@@ -350,7 +350,7 @@ def _inner_products(parts: Array) -> Complex:
 
 @np.errstate(under="ignore")
 def _complex_row_features(A: Complex) -> dict[str, float]:
-    """What 64 rows of a C-ordered A tell, whose entries are of moderate size."""
+    """Features from 64 rows of a C-ordered complex A whose entries are of moderate size."""
     count = min(ROWS, len(A))
     rows = np.arange(count) * len(A) // count
     sampled = A[rows]
@@ -387,7 +387,7 @@ def device_row_features(A: Any) -> dict[str, float]:
 
 
 def _read_rows(A: Any, count: int) -> NDArray[np.float64]:
-    """As `probe_rows` computes it by kernels: for any array module."""
+    """The numbers of the kernel `probe_rows`, for any array module."""
     xp, n = array_module(A), len(A)
     rows = np.arange(count) * n // count
     sampled = (A if A.flags.c_contiguous else A.T)[rows]

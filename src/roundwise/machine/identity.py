@@ -79,7 +79,7 @@ class Machine:
             raise ValueError(f"not a saved machine ({error}); save it again") from error
 
     def differences(self, other: Machine) -> dict[str, tuple[Any, Any]]:
-        """What differs, by name: the value here and the other's."""
+        """The fields that differ, by name: the value here and the other's."""
         mine, theirs = self.to_dict(), other.to_dict()
         return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
 
@@ -93,7 +93,7 @@ class GpuMachine(Machine):
 
     @classmethod
     def of(cls, gpu: str, versions: str) -> GpuMachine:
-        """This machine with a GPU."""
+        """The machine at hand with a GPU."""
         return cls(**Machine.this().to_dict(), gpu=gpu, versions=versions)
 
     @property
@@ -101,7 +101,7 @@ class GpuMachine(Machine):
         return _gpu_key(self)
 
     def differences(self, other: Machine) -> dict[str, tuple[Any, Any]]:
-        """Of the GPU and its libraries: the processor and its threads hardly matter there."""
+        """Differences of the GPU and its libraries: the processor hardly matters there."""
         found = super().differences(other)
         return {name: found[name] for name in ("gpu", "versions") if name in found}
 

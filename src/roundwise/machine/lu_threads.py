@@ -23,7 +23,7 @@ WORTH = 1.03
 taste."""
 
 COLUMNS_EACH = 48
-"""Of orders beyond those measured a thread gets at least so many columns. A taste."""
+"""Columns that a thread gets at least, for orders beyond those measured. A taste."""
 
 Prices = Mapping[int, float]
 """Milliseconds by number of threads."""
@@ -31,7 +31,7 @@ Prices = Mapping[int, float]
 
 @dataclass(frozen=True)
 class Measured:
-    """What LU took on one machine."""
+    """Times of LU on one machine."""
 
     source: str
     cores: int
@@ -85,7 +85,7 @@ def shipped() -> tuple[Measured, ...]:
 
 
 def from_json(saved: Any) -> tuple[Measured, ...]:
-    """Of what `to_json` made."""
+    """The object that `to_json` wrote."""
 
     def numbered(content: Any, depth: int) -> Any:
         if not depth:

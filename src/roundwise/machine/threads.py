@@ -43,7 +43,7 @@ def _quota() -> int:
 
 
 def _threads_from_environment() -> int | None:
-    """What the environment asks for; None if it says nothing."""
+    """The number that the environment asks for; None if it says nothing."""
     if ours := os.environ.get("ROUNDWISE_NUM_THREADS"):
         if not ours.isdecimal() or not 1 <= int(ours) <= _MOST_THREADS:
             raise ValueError(f"ROUNDWISE_NUM_THREADS={ours!r}; set it to 1 to {_MOST_THREADS}")
@@ -82,13 +82,13 @@ def factorization_threads() -> int:
 
 @cache
 def _blas_threads() -> Callable[[], int] | None:
-    """What tells the threads that SciPy's BLAS may use now; None where it cannot be asked."""
+    """A function that tells the threads SciPy's BLAS may use now; None where it cannot be asked."""
     library = blas.bundled("scipy")
     return None if library is None else library.asks_threads
 
 
 def thread_setting() -> tuple[int, int, int | None, str]:
-    """What may change within a process and changes prices: cores, threads, BLAS's, instructions.
+    """Settings that may change within a process, and prices with them: cores, threads, level.
 
     Takes about two microseconds: what is remembered by it is looked up in every solve.
     """
@@ -173,7 +173,7 @@ _WAITING = {
 
 
 class _Here(threading.local):
-    """What the calling thread does."""
+    """The state of the calling thread."""
 
     solves = False
 
@@ -314,7 +314,7 @@ def free_memory(root: Path = Path("/")) -> float:
 
 
 def _left(folder: Path, limit: str, used: str, dropped: str) -> float:
-    """What a control group leaves of its limit; infinite if it has none."""
+    """Memory that a control group has left; infinite if it has no limit."""
     most, taken = ("".join(_lines(folder / name)).strip() for name in (limit, used))
     if not (most.isdecimal() and taken.isdecimal()):
         return math.inf

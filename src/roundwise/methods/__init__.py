@@ -26,7 +26,7 @@ METHODS: dict[str, Method] = {
 """The methods by name; of equal prices the later one wins."""
 
 DEFAULT_METHOD = "lu"
-"""Of an action that names none: every backend has it, for dense and for sparse matrices."""
+"""The method of an action that names none: every backend has it, dense and sparse."""
 
 
 def safest_last() -> tuple[Method, ...]:

@@ -1,4 +1,4 @@
-"""What a method is: which systems it fits, its formats, its price, and how it is prepared.
+"""`Method`: the systems that it fits, its formats, its price, and its preparation.
 
 A price is a formula in a few rates of a machine: seconds that are expected before any work is done.
 The formula belongs to the method; the rates are measured (`roundwise.costs`). A method that has a
@@ -78,7 +78,7 @@ class Work:
 
 
 class Seconds(NamedTuple):
-    """What the parts of a solve take by a method in a format.
+    """Seconds of the parts of a solve, by a method in a format.
 
     ``runs factor + (runs + steps) step + columns iterations iteration`` is the price of `Work`,
     with `conversion` added to each factorization if there are iterations.
@@ -102,7 +102,7 @@ Rates = Any
 """The rates of a processor that formulas are written in: `costs.prices.Prices` has them."""
 
 DeviceRates = Any
-"""Those of a GPU: `costs.prices.DevicePrices`."""
+"""Rates of a GPU: `costs.prices.DevicePrices`."""
 
 Price = Callable[[Rates, Shape, str], Seconds | None]
 """The seconds of a shape in a format (by name); None if the rates do not tell."""
@@ -110,8 +110,8 @@ Price = Callable[[Rates, Shape, str], Seconds | None]
 DevicePrice = Callable[[DeviceRates, Shape, str], Seconds | None]
 
 Preparation = Callable[[Any, Any], Any]
-"""From a backend and A to an `Analysis`, which factorizes A in a format. For least squares from the
-factor stage and the tall one of A and A' to `AugmentedFactors`."""
+"""Makes of a backend and A an `Analysis`, which factorizes A in a format; for least squares, of the
+factor stage and the tall one of A and A' the `AugmentedFactors`."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ SAME_PRICE = {"cholesky/nd": "cholesky/amd", "lu/nd": "lu/amd"}
 
 
 def amounts(shape: Shape, method: str) -> tuple[float, ...]:
-    """What the seconds of a sparse factorization are linear in (see `AMOUNTS`)."""
+    """The amounts that the seconds of a sparse factorization are linear in (see `AMOUNTS`)."""
     flops = shape.nd_flops if method.endswith("/nd") and shape.nd_flops else shape.flops
     return 1.0, shape.n, shape.entries, shape.filled, flops, shape.row_squares
 

@@ -31,7 +31,7 @@ def triangular_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
 
 
 def _seconds(rates: Rates, shape: Shape, factors: float, substitution: float) -> Seconds:
-    """With the seconds of the factorization, and of a substitution with one column."""
+    """Seconds of all parts, from those of the factorization and of one column's substitution."""
     n, columns, profile = shape.n, shape.columns, rates.profile
     single = matrix_pass(rates, n, FP64.name, 1)
     product = matrix_pass(rates, n, FP64.name, columns)

@@ -26,14 +26,14 @@ and 5.5, about twice as much."""
 
 
 def cholesky_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
-    """Of Cholesky of A'A, in the rates of all threads."""
+    """Seconds of Cholesky of A'A, in the rates of all threads."""
     n, m = shape.n, shape.entries / shape.n
     seconds = (m * n * n + n**3 / 3) / rates.profile.rate(fmt, n).flops_per_second
     return Seconds(seconds + CLIMB, step=2 * ENTRY_PASS * shape.entries * shape.columns)
 
 
 def qr_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
-    """Of Householder's QR, in the rates of one thread."""
+    """Seconds of Householder's QR, in the rates of one thread."""
     n, m = shape.n, shape.entries / shape.n
     rate = QR_SPEED * rates.of_one_thread.profile.rate(FP64.name, LARGE).flops_per_second
     seconds = (2 * m * n * n - 2 / 3 * n**3) / rate
@@ -52,7 +52,7 @@ TALL: dict[str, Method] = {
         SVD,
     )
 }
-"""By name. Of sparse ones the first is the one that is tried first."""
+"""The methods for least squares, by name; the first sparse one is tried first."""
 
 
 def tall_methods(sparse: bool) -> tuple[str, ...]:

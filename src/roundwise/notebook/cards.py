@@ -1,4 +1,4 @@
-"""What `Solution`, `LeastSquaresSolution`, `Solver` and `Tuner` show in a notebook, and plot."""
+"""HTML and plots of `Solution`, `LeastSquaresSolution`, `Solver` and `Tuner` for notebooks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _attempt(attempt: Outcome, gate: float) -> tuple[object, ...]:
 
 
 def solver_card(title: str, learned: Learned | None) -> str:
-    """What a Solver has learned: relative times by system and start, the fastest of each bold."""
+    """A Solver's memory: relative times by system and start, the fastest of each bold."""
     if learned is None:
         return card(title, paragraph("This Solver does not learn: its policy decides."))
     if not learned.rows:

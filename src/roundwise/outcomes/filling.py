@@ -49,7 +49,7 @@ from roundwise.outcomes.writing import ProblemResults, Row
 from roundwise.problems import Problem
 
 PAPER_FEATURES = ("kappa_exact", "norm_inf")
-"""What `roundwise.tuning.PAPER_CONTEXT` needs."""
+"""The features of `roundwise.tuning.PAPER_CONTEXT`."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from roundwise.problems import Problem
 
 @dataclass(frozen=True)
 class StoredProblem:
-    """What a table keeps of a problem: enough for every reward, and for people.
+    """The facts of a problem that a table keeps: enough for every reward, and for people.
 
     The norms are those of `Problem.norms`.
     """
@@ -61,7 +61,7 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """What a text in a table says; a `DamagedText` if it is no JSON."""
+    """The value of a JSON text in a table; a `DamagedText` if it is none."""
     try:
         return parsed_json(text)
     except ValueError as error:
@@ -154,7 +154,7 @@ def _number(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The same in terms of JSON; a dataclass gets its class beside its fields."""
+    """A value in terms of JSON; a dataclass gets its class beside its fields."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | str):
@@ -180,7 +180,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Setting:
-    """What outcomes depend on besides the problem and the action."""
+    """All that outcomes depend on besides the problem and the action."""
 
     algorithm: str
     arithmetic: str
@@ -205,7 +205,7 @@ class StoredArithmetic:
 
     @classmethod
     def of(cls, arithmetic: str | Backend) -> StoredArithmetic:
-        """That of a backend or a model here, or of a stored key, which may be another machine's."""
+        """The arithmetic of a backend or a model here, or of a stored key of any machine."""
         if isinstance(arithmetic, str) and arithmetic not in known_backends():
             return cls.parse(arithmetic)
         backend = get_backend(arithmetic)
@@ -275,7 +275,7 @@ def _own_classes(value: Any) -> Iterator[type]:
 
 
 def _code_of(member: Any) -> Any:
-    """What decides what a method does; plain members are taken as they are, others left out."""
+    """The members that decide a class's results: plain ones as they are, others left out."""
     function = getattr(member, "__func__", getattr(member, "fget", member))
     code = member if isinstance(member, CodeType) else getattr(function, "__code__", None)
     if code is not None:

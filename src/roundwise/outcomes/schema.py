@@ -240,4 +240,4 @@ _CONDITIONS = {
         ),
     }.items()
 }
-"""What every row must be, as SQL: a foreign file can hold anything anywhere."""
+"""Conditions on every row, as SQL: a foreign file can hold anything anywhere."""

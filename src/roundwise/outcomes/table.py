@@ -218,7 +218,7 @@ class OutcomeTable:
 
 
 def table_summary(path: Path) -> dict[str, Any]:
-    """What a table holds, by setting; see docs/outcome-table.md for its columns."""
+    """The content of a table, by setting; see docs/outcome-table.md for its columns."""
     table = OutcomeTable(path, must_exist=True)
     with opened(table.path) as connection:
         connection.execute("BEGIN")  # one snapshot for all queries

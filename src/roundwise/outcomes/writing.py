@@ -58,7 +58,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class ProblemResults:
-    """What one task computed about one problem."""
+    """The results of one task on one problem."""
 
     problem: StoredProblem
     setting: Setting

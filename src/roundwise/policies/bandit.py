@@ -15,7 +15,7 @@ from roundwise.policies.memory import Arm
 from roundwise.policies.neighbours import Expectation, milliseconds, told
 
 BIN_DISCOUNT, SERIES_DISCOUNT = 0.85, 0.6
-"""What an observation counts after the next one, among systems of a bin and of one shape."""
+"""Weight of an observation after the next one, among systems of a bin and of one shape."""
 
 BIN_PRIOR, SERIES_PRIOR, PRIOR_DISCOUNT = 3.0, 1.0, 0.9
 """Observations that the expectation of the level above is worth; a tenth less after each one."""
@@ -125,7 +125,7 @@ def scale_of(arms: Collection[Arm]) -> float:
 
 
 def faded(arms: Mapping[str, Arm], age: int) -> dict[str, Arm]:
-    """What is remembered of a shape, after `age` solves of other shapes in its bin."""
+    """The memory of a shape after `age` solves of other shapes in its bin."""
     remains = FADING**age
     return {name: arm.faded(remains) for name, arm in arms.items()} if remains >= FADED else {}
 

@@ -55,7 +55,7 @@ class Ranking:
 
 
 class StudiedOutcomes(Protocol):
-    """What policies ask of outcomes, problems by actions: `roundwise.outcomes.OutcomeView`."""
+    """The part of `roundwise.outcomes.OutcomeView` (problems by actions) that policies use."""
 
     @property
     def actions(self) -> Sequence[Action]: ...
@@ -302,7 +302,7 @@ class Policy(ABC):
         }
 
     def arrays(self) -> Arrays:
-        """What was learned, for npz."""
+        """The learned numbers as arrays, for npz."""
         self.check_started()
         return {}
 

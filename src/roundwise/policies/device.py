@@ -60,7 +60,7 @@ DEVICE_FEATURES = (
     "coherence",
     "remainder",
 )
-"""What the policy sees of a system."""
+"""The features that the policy sees."""
 
 Key = tuple[str, int, int]  # kind of system, size, bits that may suffice
 
@@ -78,7 +78,7 @@ class DeviceProfile:
 
     @property
     def key(self) -> Key:
-        """What systems that count as alike have in common."""
+        """A key that systems share which count as alike."""
         kind = "definite" if self.definite else "heavy" if self.heavy else "general"
         return kind, round(2 * math.log2(self.n)), self.bits
 
@@ -90,7 +90,7 @@ class DeviceProfile:
 
 
 class DeviceLearner:
-    """What solves on a GPU have taken, relative to their prices, by kind and size of system.
+    """Measured seconds of solves on a GPU over their prices, by kind and size of system.
 
     Each price counts as one measurement. So an action whose measured time exceeds the price of
     another one gives way to it. Threads may share the object; of two that learn at the same moment,

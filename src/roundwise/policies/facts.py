@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 import roundwise._kernels as _kernels
 from roundwise._forking import cached_property
+from roundwise.algorithms.accuracy import default_tolerance
 from roundwise.costs import Work
 from roundwise.exceptions import RoundwiseError
 from roundwise.policies.profile import KINDS, PLACE, Profile, position_of
@@ -33,7 +34,7 @@ NEIGHBOURS, RADIUS, ENOUGH = 10, 1.5, 6
 ``make default-policy`` compares what they lead to with other policies."""
 
 COUNTS = ("met", "steps", "iterations")
-"""What is known of each format: whether it sufficed (1 or 0), corrections, GMRES iterations."""
+"""Columns for each format: whether it sufficed (1 or 0), corrections, GMRES iterations."""
 
 
 class FactsError(RoundwiseError, ValueError):
@@ -42,7 +43,7 @@ class FactsError(RoundwiseError, ValueError):
 
 @dataclass(frozen=True)
 class Tried:
-    """What one format achieved on one system."""
+    """The result of one format on one system."""
 
     met: bool
     steps: int
@@ -58,7 +59,7 @@ def columns_of(kind: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Experience:
-    """What is known of some systems of one kind."""
+    """Facts of some systems of one kind."""
 
     systems: int
     fill: float  # the geometric mean of their fill-in
@@ -67,7 +68,7 @@ class Experience:
 
     @classmethod
     def of(cls, kind: str, rows: Array) -> Experience:
-        """From rows of a kind's table; formats that some system was not tried in are left out."""
+        """The experience in rows of a kind's table, for formats that all of these systems tried."""
         columns = rows.T.tolist()  # plain numbers: there are ten of each
         start, everyone = len(PLACE) + 1, list(range(len(rows)))
         places = {fmt.name: start + 3 * i for i, fmt in enumerate(KINDS[kind].formats)}
@@ -87,9 +88,32 @@ class Experience:
         return cls(len(rows), fill, {fmt: int(met[fmt]) for fmt in formats}, climbs)
 
 
+def eased(kind: str, rows: Array, n: int, tol: float) -> Array:
+    """Rows of a kind's table as they would be for a system of n unknowns with another tolerance.
+
+    They were gathered with the usual one. Two facts of backward stable factors with unit roundoff
+    u: the first x has a backward error of about u, at most about ``sqrt(n) u``; so a tolerance that
+    large is met without a correction. And each correction gains as many digits as the one before:
+    so of those from u to the usual tolerance, as many are needed as there are digits to ``tol``.
+    Where a format failed, nobody knows that.
+    """
+    start, found = len(PLACE) + 1, rows.copy()
+    usual = default_tolerance(n)
+    for i, fmt in enumerate(KINDS[kind].formats):
+        u = fmt.unit_roundoff
+        met, work = found[:, start + 3 * i], found[:, start + 3 * i + 1 : start + 3 * i + 3]
+        if tol >= default_tolerance(n, fmt):
+            known = ~np.isnan(met)
+            met[known], work[known] = 1.0, 0.0
+        elif u > usual:
+            share = max(0.0, math.log(u / tol) / math.log(u / usual))
+            work[met == 1] = np.ceil(share * work[met == 1])
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is known of many systems, and where it comes from.
+    """Facts of many systems, and their source.
 
     Parameters
     ----------
@@ -114,7 +138,7 @@ class Facts:
         cases: Iterable[tuple[Profile, float, Mapping[str, Tried]]],
         provenance: Mapping[str, Any] | None = None,
     ) -> Facts:
-        """From systems, the fill-in of their factors, and what formats achieved, by name."""
+        """Facts from (system, fill-in of its factors, results by format's name)."""
         rows: dict[str, list[list[float]]] = {}
         for profile, fill, tried in cases:
             row = [*profile.place, fill]
@@ -134,11 +158,16 @@ class Facts:
 
     def of(self, profile: Profile) -> Experience | None:
         """The facts of the systems of that kind most like this one; None if there are too few."""
-        return self.of_rows(profile.kind, self.near(profile))
+        return self.of_rows(profile, self.near(profile))
 
-    def of_rows(self, kind: str, rows: tuple[int, ...]) -> Experience | None:
-        """The facts of these systems; None if there are none."""
-        return Experience.of(kind, self.tables[kind][list(rows)]) if rows else None
+    def of_rows(self, profile: Profile, rows: tuple[int, ...]) -> Experience | None:
+        """The facts of these systems, for the profile's tolerance; None if there are none."""
+        if not rows:
+            return None
+        found = self.tables[profile.kind][list(rows)]
+        if profile.tol is not None:
+            found = eased(profile.kind, found, profile.n, profile.tol)
+        return Experience.of(profile.kind, found)
 
     @cached_property
     def _positions(self) -> dict[str, Array]:
@@ -162,7 +191,7 @@ class Facts:
 
     @classmethod
     def from_dict(cls, saved: Any) -> Facts:
-        """What `to_json` wrote; anything else is refused with a reason."""
+        """The facts that `to_json` wrote; anything else is refused with a reason."""
         if not isinstance(saved, dict) or saved.get("schema") != SCHEMA:
             raise FactsError("no facts of other systems; make them with `make default-policy`")
         if saved.get("version") != VERSION:

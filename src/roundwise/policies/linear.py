@@ -101,7 +101,7 @@ class LinearPolicy(Policy):
 
     @abstractmethod
     def bonus(self, b: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-        """What exploration adds to the predicted reward of each action."""
+        """The amount that exploration adds to the predicted reward of each action."""
 
     def explore(self, state: State, rng: np.random.Generator, progress: float) -> int:
         if state is None:

@@ -1,4 +1,4 @@
-"""What an `OnlinePolicy` remembers: an SQLite file that several threads and processes may share.
+"""The memory of an `OnlinePolicy`: an SQLite file that threads and processes may share.
 
 Every change is one transaction, so that nothing is lost between processes and a process that is
 killed leaves a valid file. The journal is a write-ahead log: a commit then needs no wait for the
@@ -57,7 +57,7 @@ class MemoryFileWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Arm:
-    """What starting with an action took, on the systems of a cell."""
+    """Sums over the solves of a cell that started with one action."""
 
     count: int = 0
     weight: float = 0.0
@@ -86,7 +86,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Observation:
-    """What starting with an action took; `count` is 0 if it is inferred from another start.
+    """The cost of starting with an action; `count` is 0 if it is inferred from another start.
 
     Added to an arm, it multiplies the arm's sums by `discount` first.
     """
@@ -119,7 +119,7 @@ class Observation:
 
 
 Waiting = dict[tuple[str, str], dict[str, Observation]]
-"""What is still to be written, by machine and cell, and by action."""
+"""Observations still to be written, by machine and cell, and by action."""
 
 _using = RLock()
 """Held by whoever uses a connection or changes what waits: for a statement, or to open a file."""
@@ -180,7 +180,7 @@ class Memory:
         return _copied, (self.path, {} if self.path else known)
 
     def cell(self, name: str) -> dict[str, Arm]:
-        """What is remembered, by action."""
+        """The arms of a cell, by action."""
         machine = self.machine
         rows = self._rows(
             "SELECT action, count, weight, cost, priced FROM arm "
@@ -294,7 +294,7 @@ class Memory:
                 self._be_patient(SECONDS_TO_WRITE)
 
     def _tried(self, use: Callable[[], T]) -> T | None:
-        """What `use` returns; if the file cannot be used now, warn and return None.
+        """Return ``use()``; if the file cannot be used now, warn and return None.
 
         If another process has locked it, do not wait for it again until a write has succeeded.
         """

@@ -60,7 +60,7 @@ _ADD = f"""
     FROM new LEFT JOIN arm
     ON machine = its_machine AND cell = its_cell AND action = its_action AND {SOUND}"""
 _PARAMETERS = 8
-"""Of a row."""
+"""Numbers that a row has."""
 
 
 class MemoryFileError(RoundwiseError):

@@ -63,7 +63,7 @@ many short ones please."""
 
 @dataclass(frozen=True)
 class Expectation:
-    """What starting in a format leads to, in seconds."""
+    """The expected course of a solve that starts in a format, in seconds."""
 
     method: str
     fmt: str
@@ -190,7 +190,7 @@ class NeighbourPolicy(Baseline):
         return found
 
     def _known(self) -> dict[Any, Any]:
-        """What was found by these facts, prices, actions and methods; else nothing yet."""
+        """The memo for the present facts, prices, actions and methods; empty if these are new."""
         by = self.facts, self.prices, getattr(self, "space", None), *METHODS.values()
         memo = self._memo  # another thread, with other prices, may replace it
         if memo[0] != by:
@@ -200,7 +200,7 @@ class NeighbourPolicy(Baseline):
     def _expectations(
         self, profile: Profile, near: tuple[int, ...], allowed: Collection[int] | None
     ) -> dict[int, Expectation]:
-        experience, prices = self.facts.of_rows(profile.kind, near), self.prices
+        experience, prices = self.facts.of_rows(profile, near), self.prices
         shape, rest = _shape(profile, experience), (FP64, FP64, FP64)
         starts = {(a.method, a[0].name): i for i, a in enumerate(self.space) if a[1:] == rest}
         found = {}
@@ -272,7 +272,7 @@ class NeighbourPolicy(Baseline):
         return largest
 
     def rival_seconds(self, kind: str, shape: Shape) -> float:
-        """What the best choice takes that the express call does not weigh itself; inf if none.
+        """Seconds of the best choice that the express call does not weigh itself; inf if none.
 
         Looking at the system is included.
         """
@@ -363,7 +363,7 @@ def _expectation(
     known: Experience | None,
     prices: Prices,
 ) -> Expectation:
-    """What starting in the first of these formats leads to; the others are climbed to.
+    """The expectation of starting in the first of these formats and climbing to the others.
 
     `methods` are the one to start with, and the one that it is compared with.
     """

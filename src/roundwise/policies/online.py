@@ -63,7 +63,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Learned:
-    """What is remembered: for systems, in words, how a solve may start and what that took."""
+    """The memory for people: by system, in words, the possible starts and their times."""
 
     starts: tuple[str, ...]
     rows: Mapping[str, Mapping[str, Arm]]
@@ -218,7 +218,7 @@ class OnlinePolicy(Policy):
             self.account.reserved.pop((os.getpid(), id(decision)), None)
 
     def learned(self) -> Learned:
-        """What is remembered: of similar systems, then of shapes that were solved often."""
+        """The memory: first of similar systems, then of shapes that were solved often."""
         with self._lock:
             known, account = self.memory.cells(), replace(self.account)
         cells = {name: arms for name, arms in known.items() if is_key(name)}
@@ -233,7 +233,7 @@ class OnlinePolicy(Policy):
         return Learned(tuple(starts), rows, account)
 
     def summary(self) -> str:
-        """What is remembered, as a table."""
+        """The memory as a table."""
         learned = self.learned()
         account = learned.account
         width = max(map(len, learned.rows), default=0)
@@ -323,7 +323,7 @@ class OnlinePolicy(Policy):
     def _starts(
         self, decision: Decision, attempts: Sequence[Outcome], seconds: float
     ) -> dict[int, tuple[int, float, float]]:
-        """What this solve tells about starting with each action: count, seconds, priced seconds.
+        """For each action that this solve tells about: count, seconds and priced seconds.
 
         The count is 0 where the solve did not start with the action.
         """

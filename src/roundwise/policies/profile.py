@@ -81,7 +81,7 @@ stored by number: append to `policies.memory_file._UPGRADES` when these change."
 
 @dataclass(frozen=True)
 class Profile:
-    """What the probe of a system found; `roundwise.features.probe` defines the numbers."""
+    """The probe's numbers of a system, which `roundwise.features.probe` defines."""
 
     kind: str
     n: int
@@ -96,10 +96,11 @@ class Profile:
     nd_flops: float = 0.0  # in the order of nested dissection; 0 if they were not counted
     row_squares: float = 0.0  # sum of the squares of the rows' entries; 0 if not known
     diagonals: int = 0  # of a dense band; 0 if A is none
+    tol: float | None = None  # the backward error that is asked for; None for the usual one
 
     @classmethod
     def of(cls, context: Sequence[float]) -> Profile:
-        """From a row of `PROBE_CONTEXT`, whose features with a floor are logarithms."""
+        """The profile in a row of `PROBE_CONTEXT`, whose features with a floor are logarithms."""
         if len(context) != len(PROBE):
             raise ValueError(
                 f"the profile of a system has {len(PROBE)} features, not {len(context)}: "
@@ -110,7 +111,7 @@ class Profile:
 
     @classmethod
     def seen(cls, features: Mapping[str, float]) -> Profile:
-        """From the features of `PROBE` by name."""
+        """The profile with these features of `PROBE`, by name."""
         structure = tuple([features[name] for name in STRUCTURE])
         pattern, positive = structure[:2]
         return cls(
@@ -183,9 +184,10 @@ class Profile:
 
     @property
     def sizes(self) -> tuple[Any, ...]:
-        """What methods and their prices depend on, beside the systems that are like this one."""
+        """The numbers that decide methods and prices, beside the facts of similar systems."""
         counts = self.filled, self.flops, self.nd_flops, self.row_squares, self.diagonals
-        return self.kind, self.n, self.entries, self.columns, self.structure, *counts
+        asked = self.structure, self.tol
+        return self.kind, self.n, self.entries, self.columns, *asked, *counts
 
     @property
     def place(self) -> list[float]:
@@ -193,7 +195,7 @@ class Profile:
 
     @property
     def position(self) -> tuple[float, ...]:
-        """Its coordinates among systems of its kind."""
+        """The coordinates among systems of this kind."""
         return position_of(self.kind, self.place)
 
     @property
@@ -227,7 +229,7 @@ def is_key(key: str) -> bool:
 
 
 def bin_in_words(key: str) -> str:
-    """What a key of `Profile.bin` or `Profile.series` stands for."""
+    """The meaning of a key of `Profile.bin` or `Profile.series`, in words."""
     kind, _, numbers = key.partition("/")
     if "=" in numbers:
         return f"{kind}, " + numbers.replace("=", " = ").replace(",", ", ")

@@ -156,7 +156,7 @@ class RegressionPolicy(Policy):
         return np.where(self._tried, self._predictions[state], -np.inf)
 
     def _rows(self, X: Contexts, actions: NDArray[np.intp]) -> NDArray[np.float64]:
-        """What the regressor sees of each (context, action), before scaling."""
+        """The regressor's input for each (context, action), before scaling."""
         parts = [X, self._action_features[actions]]
         if self.kappa_feature is not None:
             parts.append(self._digits[actions] - X[:, self.kappa_feature, None])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.discretizer import FeatureDiscretizer
 from roundwise.policies.base import Arrays, Contexts, Policy, check_epsilon_min, check_reward
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Generalise = Literal["none", "nearest", "monotone"]
 Greedy = Literal["tried", "all"]
@@ -205,6 +208,32 @@ class TabularQ(Policy):
         """Tried (state, action) pairs over those of the states that occur in training."""
         self.check_started()
         return self._tried / (max(self._occurring, len(self._values)) * len(self.space))
+
+    def plot(self, names: Sequence[str] | None = None) -> Figure:
+        """Three maps over the one or two features: values, visits, and how clear the choice is.
+
+        Of each state the value of its best tried action, the updates that training made there, and
+        the margin of the best action over the second best; empty where nothing was tried. Needs
+        ``pip install "roundwise[plot]"``.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Of the features, for the axes.
+
+        Returns
+        -------
+        matplotlib Figure
+
+        Examples
+        --------
+        >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+        >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+        >>> figure = tuner.policy_.plot(["log10 kappa", "log10 norm"])
+        """
+        from roundwise.policies.maps import plot_table
+
+        return plot_table(self, names)
 
     def settings(self) -> dict[str, Any]:
         learned = {"discretizer": self.discretizer_.to_dict(), "occurring": self._occurring}

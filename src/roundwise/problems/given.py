@@ -1,4 +1,4 @@
-"""What callers pass as a problem: a `Problem`, a pair ``(A, b)``, or a matrix alone."""
+"""Problems as callers pass them: a `Problem`, a pair ``(A, b)``, or a matrix alone."""
 
 from __future__ import annotations
 

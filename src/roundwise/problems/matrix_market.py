@@ -72,7 +72,7 @@ def read_matrix_market(path: PathLike, rhs: PathLike | None = None) -> LinearSys
 
 
 def _check_columns(n: int) -> Callable[[Header], None]:
-    """What refuses a file that does not hold right-hand sides of n equations."""
+    """Refuse a file that does not hold right-hand sides of n equations."""
 
     def check(header: Header) -> None:
         if header.rows != n or header.columns < 1:
@@ -156,7 +156,7 @@ class Unfit(ValueError):
 
 
 class Header(NamedTuple):
-    """What the first lines of a file claim."""
+    """The claims of a file's first lines."""
 
     layout: str
     field: str
@@ -167,7 +167,7 @@ class Header(NamedTuple):
 
     @classmethod
     def read(cls, stream: BinaryIO | gzip.GzipFile) -> Header:
-        """From the banner, comments and the line of sizes; the stream is then at the entries."""
+        """Read banner, comments and the line of sizes; the stream is then at the entries."""
         banner = stream.readline(_LONGEST_LINE).decode("ascii", "replace").lower().split()
         if banner[:2] != ["%%matrixmarket", "matrix"] or len(banner) != 5:
             raise ValueError("it does not start with %%MatrixMarket matrix and three more words")
@@ -221,7 +221,7 @@ class Header(NamedTuple):
 
 _FIELDS = ("real", "double", "integer", "unsigned-integer", "complex", "pattern")
 _SYMMETRIES = {"general": 0.0, "symmetric": 1.0, "hermitian": 1.0, "skew-symmetric": -1.0}
-"""What an entry of the lower triangle is in the upper one, times itself."""
+"""The factor of an entry of the lower triangle when it is copied to the upper one."""
 
 
 def _check_word(word: str, known: Collection[str]) -> None:

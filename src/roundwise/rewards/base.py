@@ -1,4 +1,4 @@
-"""What every reward shares: facts of the problem, accuracy targets, rewards of whole tables."""
+"""The base of all rewards: facts of the problem, accuracy targets, rewards of whole tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from roundwise.problems import Problem
 
 @dataclass(frozen=True)
 class ProblemFacts:
-    """What rewards need to know of a problem, without its arrays; the norms are `Problem.norms`.
+    """The facts of a problem that rewards use, without its arrays; norms as in `Problem.norms`.
 
     `Reward.row` takes the baseline from its outcomes, if the facts have none.
 
@@ -66,7 +66,7 @@ class ProblemFacts:
 
     @classmethod
     def from_stored(cls, facts: Any, kappa: float, baseline: Outcome | None = None) -> ProblemFacts:
-        """The same from the `StoredProblem` of an outcome table."""
+        """The facts from the `StoredProblem` of an outcome table."""
         return cls(facts.n, float(kappa), facts.norm_A, facts.norm_x_true, facts.norm_b, baseline)
 
 
@@ -96,7 +96,7 @@ S = TypeVar("S", bound=Saved)
 
 
 def from_saved(saved: Any, kind: str, classes: Iterable[type[S]]) -> S:
-    """What `to_dict` of one of the classes wrote."""
+    """The object that `to_dict` of one of the classes wrote."""
     known = {cls.name: cls for cls in classes}
     if not isinstance(saved, Mapping) or not isinstance(saved.get(kind), str):
         raise ValueError(f"not a saved {kind}: {saved!r}; save it again")

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from roundwise.actions import Action
 from roundwise.algorithms import Outcome, OutcomeStatus, Stage, Stages, VerifiedSolve
+from roundwise.algorithms.refinement import Answer
 from roundwise.algorithms.verified_solve import Rung
 from roundwise.backends import Factors, Matrix
 from roundwise.formats import FP64
 from roundwise.solver.factored import Factored, Tried
-from roundwise.solver.inputs import GivenColumns
+from roundwise.solver.inputs import GivenColumns, scaled_blocks
 from roundwise.solver.solution import Solution, SolveFailed
 from roundwise.solver.trust.error_bound import PROVED_UP_TO
 from roundwise.solver.trust.examining import FEW_DIGITS, UNEXAMINED, Examined, Singularity, warn_of
@@ -67,6 +68,34 @@ class Climbed:
             reason,
             self.accuracy,
         )
+
+
+def told(
+    factored: Factored, level: int, tried: Tried, b: NDArray[Any], features: float
+) -> Solution:
+    """What a climb would tell of a rung that one compiled call has made the answer."""
+    found, action = tried.found, factored.ladder[level]
+    assert found is not None
+    answer, columns = Answer.at_once(found), next(scaled_blocks(b, factored.matrix))
+    timings = {"features": features, "factor": tried.factor_seconds}
+    timings |= {"refine": tried.seconds - tried.factor_seconds, "verify": 0.0}
+    outcome = Outcome(
+        CONVERGED,
+        None,
+        nbe=found.error,
+        outer_iterations=answer.steps,
+        history=tuple(answer.history),
+        action=action.text,
+        arithmetic=factored.matrix.backend.arithmetic,
+        seconds=tried.seconds,
+        timings=dict.fromkeys(VerifiedSolve.stages, 0.0) | {"factor": tried.seconds},
+    )
+    x: Any = tried.x
+    X = columns.scaled_solution(x if x.ndim == 2 else x[:, None])
+    R = answer.R if answer.R is None or answer.R.ndim == 2 else answer.R[:, None]
+    knowledge = factored.examiner.knowledge(Examined(X, columns, tried.factors, R))
+    facts = outcome.nbe, tried.tolerance, knowledge, (outcome,), timings, factored.plan.reason
+    return Solution(x, "accepted", outcome.action, *facts)
 
 
 def climb(

@@ -26,7 +26,7 @@ from roundwise.formats import BF16, FP32, FP64
 from roundwise.machine.threads import FEW_CORES, factorization_threads
 from roundwise.methods import METHODS
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
-from roundwise.policies.profile import KINDS, STRUCTURE, fitting_actions, kind_of
+from roundwise.policies.profile import KINDS, STRUCTURE, Profile, fitting_actions, kind_of
 from roundwise.solver.places import DeviceMemoryError, memory_needed
 from roundwise.solver.policy_argument import ALGORITHM, DEFAULT, Asker, Start, at_least
 from roundwise.solver.prepare import PLAIN, Options
@@ -104,7 +104,7 @@ def decide(system: System, asker: Asker, options: Options = PLAIN) -> Plan:
     policy = asker.on(system.backend)
     known = _structure(system, options.definite)
     if not isinstance(policy, Start):
-        return _ranked(policy, system, known)
+        return _ranked(policy, system, known, options.tol)
     asked, backend = policy.with_method(_suited_method(system, known)), system.backend
     if not backend.on_host:
         asked = [_runnable(action, backend) for action in asked]
@@ -145,7 +145,9 @@ def _runnable(action: Action, backend: Backend) -> Action:
     return Action(action, method)
 
 
-def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> Plan:
+def _ranked(
+    policy: DeployedPolicy, system: System, known: dict[str, float], tol: float | None
+) -> Plan:
     ranks = policy.policy
     size = system.profiled.A.nnz if system.is_sparse else system.profiled.n
     if system.is_sparse and system.backend.sparse_on == "cuda":
@@ -159,6 +161,8 @@ def _ranked(policy: DeployedPolicy, system: System, known: dict[str, float]) -> 
     free = known | {"n": float(system.profiled.n)}
     known |= system.features(policy.context.features, known, ranks.probes(free))
     seen = ranks.seen(known) if system.place is None else None  # there, memory counts, too
+    if tol is not None and isinstance(seen, Profile):
+        seen = replace(seen, tol=tol)
     if seen is None:
         return replace(_priced(policy, system, known, None), orders=orders)
     plans, backend = ranks.plans(seen), system.backend

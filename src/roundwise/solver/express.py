@@ -132,7 +132,9 @@ class ExpressFactors(Protocol):
 
 memo: dict[Any, Any] = {}
 """What shapes, types and what is asked say of an express call, of any kind of system; None for
-those that are not for one. `memo.clear()` only frees memory."""
+those that are not for one. `memo.clear()` frees memory, and lets `lstsq` decide anew where prices
+have changed: a machine was calibrated meanwhile, or has other threads. Nothing else depends on
+these."""
 
 
 def remembered(make: Callable[..., Any], *key: Any) -> Any:

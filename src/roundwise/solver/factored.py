@@ -40,6 +40,15 @@ class Tried:
     is_harmless: bool  # nothing is to be examined: X is the answer
     factor_seconds: float
     seconds: float  # of all
+    tolerance: float  # of the gate
+    factors: Factors | None = None
+
+    def is_answer(self, full_output: bool) -> bool:
+        """Whether nothing is left to find out.
+
+        If somebody asks, a climb tells the error of an x that was rounded to single precision.
+        """
+        return self.is_harmless and not (full_output and self.x.dtype != np.float64)  # type: ignore[union-attr]
 
     @property
     def columns(self) -> AtOnce | None:
@@ -140,16 +149,19 @@ class Factored:
             factors = self.factors_of(self.level)
         except ArithmeticFailure as failure:
             made = perf_counter() - start
-            return Tried(None, None, failure, False, made, made)
+            return Tried(None, None, failure, False, made, made, tolerance)
         made, A = perf_counter(), self.in_format(FP64)
         found = factors.refined(ToRefine(A, matrix.norm, B, within(target, n, unknown)))
         if found is None:
-            return Tried(None, None, None, False, made - start, perf_counter() - start)
+            seconds = made - start, perf_counter() - start
+            return Tried(None, None, None, False, *seconds, tolerance)
         x, _, harmless = judged(found, dtype, tolerance, unknown, matrix.is_complex)
         if harmless:
             stretched = SUSPICIOUS * found.stretch > 1.0
             harmless = examiner.is_harmless(factors, stretched, found.largest)
-        return Tried(found, x, None, harmless, made - start, perf_counter() - start)
+        return Tried(
+            found, x, None, harmless, made - start, perf_counter() - start, tolerance, factors
+        )
 
     @cached_property
     def _suits_one_call(self) -> bool:

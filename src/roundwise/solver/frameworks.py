@@ -10,14 +10,14 @@ import sys
 from importlib import import_module
 from typing import Any
 
-FRAMEWORKS = ("torch",)
+FRAMEWORKS = ("torch", "jax")
 """Each has a module of that name in `roundwise.integrations`."""
 
 
 def framework_of(*operands: Any) -> Any:
     """The integration whose framework follows one of the operands; None for plain arrays."""
     for name in FRAMEWORKS:
-        if name in sys.modules:
+        if sys.modules.get(name) is not None:
             home = f"roundwise.integrations.{name}"
             # Looked up first: `torch.compile` traces no import.
             module = sys.modules[home] if home in sys.modules else import_module(home)

@@ -255,7 +255,10 @@ def _known(
     policy: str,
     methods: tuple[str, ...],
 ) -> Known | None:
-    """None for what is not for one call, or what `prepare` refuses."""
+    """None for what is not for one call, or what `prepare` refuses.
+
+    It depends on the names of the `methods` only in so far as another one may be chosen.
+    """
     if not all(value is None or type(value) is float for value in (rcond, tol)):
         return None  # the four steps take any numbers, and refuse what are none
     fits = len(shape) == 2 and len(b_shape) in (1, 2) and b_shape[0] == shape[0]

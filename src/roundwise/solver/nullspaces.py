@@ -39,7 +39,6 @@ from roundwise.machine.threads import ieee_arithmetic
 from roundwise.solver.inputs import answer_dtype, dense_array
 from roundwise.solver.operators import Products, products_with
 from roundwise.solver.solution import Solution, SolveFailed
-from roundwise.solver.trust.knowledge import ErrorEstimate, Knowledge
 
 Array = NDArray[Any]
 Factor = Callable[[Any, float], Any]
@@ -50,8 +49,6 @@ MOST_CORRECTIONS = 3
 first x may miss the gate by some factor; each correction gains many digits."""
 
 SINGLE = (np.float32, np.complex64)
-
-UNKNOWN_ERROR = ErrorEstimate(math.inf, False, "x is one of many solutions", math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +129,10 @@ def null_space(given: Any, A: Any) -> NullSpace:
 
 
 def solve_singular(A: Any, b: Any, nullspace: Any, tol: float | None, factor: Factor) -> Solution:
-    """The shortest solution of a consistent singular system, verified."""
+    """The shortest solution of a consistent singular system, verified.
+
+    What it tells of condition and error is that of the nonsingular system that was solved.
+    """
     with ieee_arithmetic():
         right = dense_array("b", b, real=False)
         matrix = A if is_sparse(A) else dense_array("A", A, real=False)
@@ -175,7 +175,6 @@ def solve_singular(A: Any, b: Any, nullspace: Any, tol: float | None, factor: Fa
             x=x,
             backward_error=float(errors.max(initial=0.0)),
             tolerance=tolerance,
-            knowledge=Knowledge.known(UNKNOWN_ERROR),
             decision=f"{where[0].upper()}{where[1:]}. {answer.decision}",
         )
 

@@ -1,4 +1,4 @@
-"""What a policy sees: a `Context` of features on their scales; a `DeployedPolicy` ranks by it."""
+"""`Context`: the features that a policy sees, on their scales; `DeployedPolicy` ranks by it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class DeployedPolicy:
     def state(
         self, problem: Any, known: Mapping[str, float] | None = None, arithmetic: str = "native"
     ) -> Any:
-        """What the policy sees of a problem; features in `known` are not computed."""
+        """The policy's state for a problem; features in `known` are not computed again."""
         values = dict(known or {})
         names = [name for name in self.context.features if name not in values]
         values |= feature_numbers(problem, names, arithmetic)

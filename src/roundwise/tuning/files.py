@@ -91,7 +91,7 @@ def _own_arrays(path: Path) -> Path | None:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """What the JSON says, of whatever version."""
+    """The content of the JSON file, of any version."""
     try:
         content = read_json(path)
     except ValueError as error:
@@ -155,7 +155,7 @@ def _unpacked(packed: bytes) -> Arrays:
 
 
 def _array(name: str, data: bytes) -> NDArray[Any]:
-    """What a .npy file holds."""
+    """The array in a .npy file."""
     start = 10 if data[6:7] == b"\1" else 12  # version 1 has a length of two bytes, later ones four
     end = start + int.from_bytes(data[8:start], "little")
     header = _HEADER.fullmatch(data[start:end].decode("latin-1"))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from roundwise.tuning.context import (
 )
 from roundwise.tuning.files import TunerFileError, read_tuner, saved_algorithm, write_tuner
 from roundwise.tuning.training import TrainingCurves, train, view_contexts, view_rewards
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # What the constructors of saved objects raise when a file gives them other values than `save` did.
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -463,8 +466,36 @@ class Tuner:
         self._check_fitted()
         return DeployedPolicy(self.policy_, self.context_, self.arithmetic_, self.algorithm)
 
+    def plot(self) -> Figure:
+        """How training went: the mean reward and the mean regret of each episode.
+
+        Below them, for a `TabularQ` of one or two features, are the maps of `TabularQ.plot`. A
+        tuner that was loaded has no regret: files keep no rewards. Needs
+        ``pip install "roundwise[plot]"``.
+
+        Returns
+        -------
+        matplotlib Figure
+
+        Examples
+        --------
+        >>> problems = [rw.problems.randsvd(10, 10.0**k, rng=k) for k in range(1, 4)]
+        >>> tuner = rw.Tuner(rw.GmresIR.paper(), ["fp32", "fp64"], episodes=10).fit(problems)
+        >>> figure = tuner.plot()
+        """
+        from roundwise.notebook.training import plot_training
+
+        self._check_fitted()
+        names = [
+            name if floor is None else f"log10 {name}"
+            for name, floor in zip(self.context_.features, self.context_.floors, strict=True)
+        ]
+        rewards, safe = getattr(self, "rewards_", None), self.space_.safe
+        curves = self.curves_
+        return plot_training(curves.reward, curves.epsilon, rewards, safe, self.policy_, names)
+
     def _repr_html_(self) -> str:
-        """What a notebook shows: the settings and, once fitted, how the reward grew."""
+        """HTML for a notebook: the settings and, once fitted, how the reward grew."""
         from roundwise.notebook.cards import facts_card
 
         facts = {

@@ -11,7 +11,7 @@ depend on the machine, through LAPACK and NumPy's vectorised sine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -176,3 +176,29 @@ DATA_SETS: dict[str, Callable[..., Dataset]] = {
     "pde": pde_set,
 }
 """The paper's data sets by name."""
+
+
+def mixed_dense(
+    count: int, sizes: tuple[int, int], seed: int, kinds: Sequence[int] = range(10)
+) -> Iterator[tuple[str, LinearSystem]]:
+    """Dense systems of every kind, with their names: what speed is measured on, not the paper's.
+
+    Condition numbers 10 to 1e9 in all modes of `randsvd`, Gaussian, diagonally heavy, positive
+    definite; `kinds` names some of the ten.
+    """
+    rng = np.random.default_rng(seed)
+    for i in range(count):
+        n = int(rng.integers(sizes[0], sizes[1] + 1))
+        kind = kinds[i % len(kinds)]
+        if kind < 7:
+            kappa = 10.0 ** rng.uniform(1, 9)
+            mode = (2, 3, 2, 4, 5, 1, 3)[kind]
+            yield f"randsvd mode {mode}", randsvd(n, kappa, mode, rng=rng)
+            continue
+        A = rng.standard_normal((n, n))
+        if kind == 8:
+            A = A / np.sqrt(n) + 2 * np.eye(n)
+        elif kind == 9:
+            A = A @ A.T / n + 1e-3 * np.eye(n)
+        name = {7: "Gaussian", 8: "diagonally heavy", 9: "positive definite"}[kind]
+        yield name, LinearSystem.from_solution(A, rng.standard_normal(n))

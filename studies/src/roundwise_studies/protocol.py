@@ -24,7 +24,23 @@ Bar = Callable[[int, int], None]
 Bars = Callable[[str], Bar]
 """Makes the progress callback of a task from its description."""
 
-TASTE = "These are not the paper's settings: read the numbers as a taste."
+QUICK_RUN = "QUICK RUN: too few systems for any conclusion."
+OTHER_SETTINGS = "These are not the paper's settings."
+
+FEWEST_SYSTEMS, FEWEST_SEEDS = 50, 3
+"""A taste: with fewer test systems or trainings a report has numbers, and no verdicts."""
+
+
+def is_quick(systems: int, seeds: int = FEWEST_SEEDS) -> bool:
+    """Whether these are too few test systems or trainings for a verdict."""
+    return systems < FEWEST_SYSTEMS or seeds < FEWEST_SEEDS
+
+
+def caution(settings: Any, systems: int, seeds: int = FEWEST_SEEDS) -> list[str]:
+    """What a report says first about settings that are not the paper's."""
+    if settings.are_the_papers:
+        return []
+    return [QUICK_RUN if is_quick(systems, seeds) else OTHER_SETTINGS]
 
 
 def no_bar(done: int, total: int) -> None:

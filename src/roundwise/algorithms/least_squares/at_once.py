@@ -43,13 +43,13 @@ class Gate(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the compiled call returns."""
+    """The result of the compiled call."""
 
     x: NDArray[Any]  # of no use unless it was accepted
     residual_norms: NDArray[np.float64]
     status: int
     backward_error: float
-    """What the gate compared with the tolerance; infinite where nothing was judged."""
+    """The number that the gate compared with the tolerance; infinite where nothing was judged."""
     condition: float
     rank: int
     steps: int

@@ -98,7 +98,7 @@ class AugmentedSystem:
         return replace(self, B=self.B[:, columns])
 
     def backward_errors(self, X: Array, R: Array, c: tuple[float, float] = (0.0, 0.0)) -> Array:
-        """Of each column of X, whose residual is R; `error` explains them."""
+        """Backward errors of each column of X, whose residual is R; `error` explains them."""
         formula = minimum_norm_errors if self.wide else least_squares_errors
         f, g = lengths(R / self.all_weights, self.rows)
         return np.asarray(formula(f, g, self.sizes(X), c))
@@ -172,7 +172,7 @@ class AugmentedFactors(Factors):
     resolution: float = 0.0
     """Smaller singular values of T, columns being of length 1, drown in its rounding errors."""
     diagonal: Array | None = None
-    """That of R with ``T'T = R'R``, if it is at hand."""
+    """The diagonal of R with ``T'T = R'R``, if it is at hand."""
 
     @property
     def L(self) -> Any:
@@ -199,7 +199,7 @@ class AugmentedFactors(Factors):
 
 
 class NormalFactors(AugmentedFactors):
-    """By Cholesky factors of T'T: ``q = (T'T)^-1 (T' f - g), p = f - T q``.
+    """Solves by Cholesky factors of T'T: ``q = (T'T)^-1 (T' f - g), p = f - T q``.
 
     Products with T are in the format of the gmres stage. As T'T squares the condition number, this
     is for moderate ones: kappa^2 u_f < 1.
@@ -230,7 +230,7 @@ class NormalFactors(AugmentedFactors):
 
 
 class OrthogonalFactors(AugmentedFactors):
-    """By ``T = Q R``: ``t = Q' f - R^-T g, q = R^-1 t, p = f - Q t``, all in one format."""
+    """Solves by ``T = Q R``: ``t = Q' f - R^-T g, q = R^-1 t, p = f - Q t``, in one format."""
 
     method = "qr"
     is_sparse = False
@@ -281,7 +281,7 @@ class OrthogonalFactors(AugmentedFactors):
 
 
 class SvdFactors(AugmentedFactors):
-    """By ``T = U S V'``, in float64: `OrthogonalFactors` with ``R = S V'``."""
+    """Solves by ``T = U S V'``, in float64: `OrthogonalFactors` with ``R = S V'``."""
 
     method = "svd"
     is_sparse = False
@@ -306,7 +306,7 @@ ALPHA = 2.0**-10
 
 
 class DirectFactors(AugmentedFactors):
-    """By factors of the sparse matrix ``[alpha I, T; T', 0]``, which takes p / alpha to f."""
+    """Solves by factors of the sparse ``[alpha I, T; T', 0]``, which takes p / alpha to f."""
 
     is_sparse = True
 
@@ -334,7 +334,7 @@ class DirectFactors(AugmentedFactors):
 
 
 def resolution_of_gram(m: int, fmt: FloatFormat) -> float:
-    """Which singular values of a matrix with m rows and unit columns its T'T can tell from zero."""
+    """The least singular value, of m rows and unit columns, that T'T can tell from zero."""
     return 10.0 * math.sqrt(math.sqrt(m) * fmt.unit_roundoff)
 
 

@@ -68,7 +68,7 @@ def least_squares_errors(f: Array, h: Array, sizes: Sizes, c: tuple[float, float
 
 
 def minimum_norm_errors(g: Array, r: Array, sizes: Sizes, c: tuple[float, float] = (0, 0)) -> Any:
-    """The same for x of minimum norm, with the witness y.
+    """Backward errors for x of minimum norm, with the witness y.
 
     With ``tau = ||g|| / ||x|| + ||y|| ||r|| / ||x||^2`` and ``delta = tau / (1 - tau)``:
 

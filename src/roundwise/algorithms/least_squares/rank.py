@@ -84,7 +84,7 @@ def condition_bound(system: AugmentedSystem, M: AugmentedFactors) -> float:
 
 
 class Rank(Enum):
-    """What factors of T show of its rank."""
+    """The rank of T, as far as its factors show it."""
 
     FULL = "full"
     DOUBTFUL = "an SVD tells its rank"

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 Exponents = NDArray[np.int32]
 
 MODERATE = 20
-"""What has a length between 2**-20 and 2**20 is left alone: columns of T, and those of b."""
+"""Columns of T and of b with lengths between 2**-20 and 2**20 are not scaled."""
 
 _OF_ZERO = -5000
 """Stands for the exponent of zero: below those of all numbers, and far from int32's limits."""
@@ -104,7 +104,7 @@ def scaled_least_squares(
 
 
 def scaled_as_a_whole(A: Array, b: Array) -> ScaledLeastSquares:
-    """The same for a dense A, with one power of two for all of it: its shortest x stays that."""
+    """A dense A scaled by one power of two, so that the shortest x stays the shortest."""
     wide = A.shape[0] < A.shape[1]
     exponent = int(np.frexp(_largest(A).max())[1])
     with np.errstate(under="ignore"):
@@ -161,7 +161,7 @@ def _with_scaled_columns(T: Any, exponents: Exponents) -> Any:
 
 
 def _sums_of_squares(T: Any) -> Array:
-    """Of each column; infinite where that is beyond float64's range."""
+    """The sum of squares of each column; infinite where that is beyond float64's range."""
     with np.errstate(over="ignore", under="ignore"):
         if sparse.issparse(T):
             sums = np.bincount(T.indices, weights=np.square(T.data), minlength=T.shape[1])

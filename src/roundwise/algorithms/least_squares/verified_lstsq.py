@@ -35,7 +35,7 @@ from roundwise.formats import FP32, FP64, FloatFormat
 Array = NDArray[np.float64]
 
 INNER_TOLERANCE, RESTART, BUDGET = 1e-6, 20, 40
-"""Of GMRES; after so many iterations for one column the next factors are the better deal."""
+"""Settings of GMRES; after BUDGET iterations for a column, better factors are cheaper."""
 
 TARGET = 0.8
 """Refinement goes on to this share of the tolerance: rounding x to its type costs the rest."""
@@ -53,7 +53,7 @@ def target_error(m: int, n: int, dtype: Any) -> float:
 
 @dataclass(eq=False)
 class Attempt:
-    """What came of an action."""
+    """The result of trying an action."""
 
     outcome: Outcome
     x: NDArray[Any] | None = None  # as it would be returned

@@ -1,4 +1,4 @@
-"""Which hardware type carries an emulated format, and why that is exact.
+"""The hardware type that carries an emulated format, and the proof that this is exact.
 
 An operation on numbers of a format F(p, emin, emax) is emulated by the hardware's operation in
 a carrier G(P, Emin, Emax) followed by rounding to F. The double rounding is innocuous (gives

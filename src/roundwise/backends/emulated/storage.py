@@ -35,7 +35,7 @@ _float64 = OperationBackend()
 
 
 def _stored(x: Any, kernel: str, fmt: str | FloatFormat) -> Any:
-    """What is left of a float64 result, an array or a number, when it is stored."""
+    """A float64 result, an array or a number, rounded as it is stored."""
     rounded = round_to(x, fmt)
     if not np.isfinite(rounded).all():
         raise ArithmeticFailure(Status.OVERFLOW, kernel, get_format(fmt))

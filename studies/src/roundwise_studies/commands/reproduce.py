@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tempfile
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeVar
@@ -11,6 +12,8 @@ import click
 
 from roundwise.commands.outputs import echo_json, writable_folder
 from roundwise.outcomes import progress_bar
+from roundwise_studies.archive import file_digest, settings_of, unpack
+from roundwise_studies.archive import pack as write_archive
 from roundwise_studies.commands import options
 from roundwise_studies.commands.outputs import interruptible
 from roundwise_studies.native.device import ORDERS
@@ -30,16 +33,24 @@ from roundwise_studies.writing import Written, write
 T = TypeVar("T", Settings, Processor, Published, Gpu)
 
 QUICK = Settings(systems=16, seeds=3, sizes=(60, 160))
-QUICK_NATIVE = Processor(train=6, test=8, sizes=(100, 200))
-QUICK_PUBLISHED = Published(train=6, test=9, sizes=(100, 200), repeats=1, seeds=3)
+QUICK_NATIVE = Processor(train=6, test=8, sizes=(500, 1000))
+QUICK_PUBLISHED = Published(train=6, test=9, sizes=(500, 700), repeats=1, seeds=3)
 DEPLOYED = "for native --variant deployed"
 ONLY_NATIVE = {
     "order": DEPLOYED,
     "device": DEPLOYED,
     "variant": "for native",
     "generator": "for native",
+    "of": "for departures",
 }
+NO_ARCHIVE = dict.fromkeys(("pack", "replay"), "for the simulated experiments")
+FROM_ARCHIVE = dict.fromkeys(
+    ("systems", "sizes", "actions", "arithmetic", "seed", "jobs", "cache", "quick", "pack"),
+    "not with --replay: the file says",
+)
 TIMED = {
+    **NO_ARCHIVE,
+    "of": "for departures",
     "actions": "not for native: it runs all monotone actions of three formats",
     "arithmetic": "not for native: its arithmetic is the hardware's",
     "jobs": "not for native: its runs are timed one by one",
@@ -51,7 +62,11 @@ REFUSED = {
         "seeds": "not for the deployed variant: its one training has the seed of --seed",
         "generator": "not for the deployed variant: its systems are randsvd's",
     },
-    "departures": ONLY_NATIVE | {"arithmetic": "not for departures, which runs in both"},
+    "departures": {
+        **{option: reason for option, reason in ONLY_NATIVE.items() if option != "of"},
+        **NO_ARCHIVE,
+        "arithmetic": "not for departures, which runs in both",
+    },
 }
 """Options that do not fit an experiment or variant, and why; else `ONLY_NATIVE`."""
 ON_A_GPU = {
@@ -68,7 +83,10 @@ MARKS = {"confirmed": "+", "partly": "~", "not reproduced": "-"}
     metavar="dense|sparse|pde|ablation|all|native|departures",
     type=click.Choice([*EXPERIMENTS, "all", "native", "departures"]),
 )
-@click.option("--quick", is_flag=True, help="A taste in about a minute: few, small systems.")
+@click.option(
+    "--quick", is_flag=True, help="Few, small systems, about a minute: numbers, and no verdicts."
+)
+@click.option("--verbose", is_flag=True, help="Print all tables, not only the summary.")
 @options.count(
     "--systems",
     "Training systems, and test systems; of native, half as many for training.  [default: 100]",
@@ -101,6 +119,11 @@ MARKS = {"confirmed": "+", "partly": "~", "not reproduced": "-"}
     ["cpu", "cuda"],
     "For native: the processor, or a GPU with n = 1000 to 16384.  [default: cpu]",
 )
+@options.choice(
+    "--of",
+    [*EXPERIMENTS],
+    "For departures: the experiment whose numbers are traced.  [default: dense]",
+)
 @options.arithmetic(
     "Round every operation (operation), or round results when stored (storage).  "
     "[default: operation]"
@@ -122,10 +145,23 @@ MARKS = {"confirmed": "+", "partly": "~", "not reproduced": "-"}
     help="Where report, tables and figures go.  [default: out/reproduce, out/native-paper, "
     "out/native, out/native-gpu or out/departures]",
 )
+@click.option(
+    "--pack",
+    type=options.FILE,
+    metavar="FILE",
+    help="Also write all outcomes into a release file, a .tar.xz that --replay takes.",
+)
+@click.option(
+    "--replay",
+    type=options.EXISTING_FILE,
+    metavar="FILE",
+    help="Check a release file and replay its outcomes; nothing is solved.",
+)
 @options.as_json("Print all numbers for programs.")
 def reproduce_command(
     experiment: str,
     quick: bool,
+    verbose: bool,
     systems: int | None,
     sizes: tuple[int, int] | None,
     seeds: int | None,
@@ -134,11 +170,14 @@ def reproduce_command(
     variant: str | None,
     generator: str | None,
     device: str | None,
+    of: str | None,
     arithmetic: str | None,
     jobs: int | None,
     seed: int,
     cache: Path,
     out: Path | None,
+    pack: Path | None,
+    replay: Path | None,
     as_json: bool,
 ) -> None:
     """Run the paper's experiments, our numbers beside its own.
@@ -156,20 +195,22 @@ def reproduce_command(
     keeps its times in native-gpu.sqlite: where there is no GPU, that file is read, and nothing is
     run.
 
-    "departures" runs the dense experiment on the paper's own systems with the departures of its
-    released code from its text, one by one and all together, to see which number comes from which.
-    It is no part of "all", and takes about 40 minutes on two cores.
+    "departures" runs an experiment (--of) on the paper's own systems with the departures of its
+    released code from its text: each by itself, all together, and all but one, to see which number
+    comes from which. It is no part of "all".
 
     \b
     Examples
       roundwise reproduce all --quick
       roundwise reproduce dense --seeds 30
+      roundwise reproduce all --pack outcomes.tar.xz
+      roundwise reproduce all --replay outcomes.tar.xz
       roundwise reproduce all --arithmetic storage --out out/storage
       roundwise reproduce native --quick
       roundwise reproduce native --generator randsvd --out out/native-randsvd
       roundwise reproduce native --variant deployed
       roundwise reproduce native --device cuda
-      roundwise reproduce departures
+      roundwise reproduce departures --of sparse
     """
     if experiment == "native" and variant == "paper" and device is not None:
         options.refuse_given(["device"], f"{DEPLOYED}; leave it out")
@@ -199,20 +240,31 @@ def reproduce_command(
         settings = _given(settings, **chosen, seed=seed, actions=int(actions))
         # The findings of the ablation compare it with dense, on the same outcomes.
         names = {"all": tuple(EXPERIMENTS), "ablation": ("dense", "ablation")}
+        chosen_names = names.get(experiment, (experiment,))
         if experiment == "departures":
-            study = DepartureStudy(settings)
+            study = DepartureStudy(settings, of or "dense")
+        elif replay is not None:
+            for option, reason in FROM_ARCHIVE.items():
+                options.refuse_given([option], f"{reason}; leave it out")
+            folder = click.get_current_context().with_resource(tempfile.TemporaryDirectory())
+            cache = Path(folder)
+            settings = _given(settings_of(unpack(replay, cache)), seeds=seeds)
+            study = SimulatedStudy(settings, chosen_names, replay=True)
         else:
-            study = SimulatedStudy(settings, names.get(experiment, (experiment,)))
+            study = SimulatedStudy(settings, chosen_names)
     out = Path("out") / study.name if out is None else out
     with options.bad_value("--out"):
         writable_folder(out)
     written = interruptible(lambda: _written(study, cache, jobs or -1, out), cache)
+    if pack is not None and isinstance(study, SimulatedStudy):
+        write_archive(cache, study.settings, study.experiments, pack)
+        click.echo(f"{pack}: {pack.stat().st_size:,} bytes, SHA-256 {file_digest(pack)}", err=True)
     if as_json:
         echo_json({**written.summary, "files": [str(path) for path in written.files]})
         return
-    for part in written.parts:
+    for part in written.parts if verbose else ():
         _show_part(part)
-    if written.report.findings:
+    if verbose and written.report.findings:
         click.echo(
             "FINDINGS OF THE PAPER (+ confirmed, ~ partly, - not reproduced from the text)\n"
         )
@@ -223,13 +275,14 @@ def reproduce_command(
     click.echo("SUMMARY\n")
     for line in written.report.summary:
         click.echo(wrapped("* ", line))
-    click.echo(f"\nReport: {written.files[0]}")
+    hidden = "" if verbose else " (--verbose prints its tables here)"
+    click.echo(f"\nReport: {written.files[0]}{hidden}")
 
 
 def _given(defaults: T, **chosen: Any) -> T:
     """The settings with those options that were given."""
     given = {name: value for name, value in chosen.items() if value is not None}
-    return replace(defaults, **given)
+    return replace_fields(defaults, **given)
 
 
 def _written(study: Study[Any, Any], cache: Path, jobs: int, out: Path) -> Written:
@@ -245,7 +298,7 @@ def _show_part(part: Part) -> None:
     if part.legend:
         click.echo()
     for table in part.tables.values():
-        click.echo(format_text(replace(table, note="")))
+        click.echo(format_text(replace_fields(table, note="")))
         if table.note:
             click.echo("\n" + wrapped("", table.note))
         click.echo()

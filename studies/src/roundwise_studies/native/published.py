@@ -18,23 +18,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roundwise.actions import Action, ActionSpace
+from roundwise.actions import ActionSpace
 from roundwise.algorithms import Outcome, OutcomeStatus
 from roundwise.backends import get_backend
 from roundwise.features import KAPPA_FLOOR, NORM_FLOOR
 from roundwise.policies import TabularQ
-from roundwise.rewards import PAPER_W1, PAPER_W2, PaperReward, ProblemFacts
+from roundwise.rewards import PAPER_W1, PAPER_W2, ProblemFacts
 from roundwise.tuning import train
 from roundwise_studies.datasets import one_blas_thread
 from roundwise_studies.native.device import FORMAT_SETS, RULE, space_of
 from roundwise_studies.native.published_systems import GENERATORS, SPLITS, Recipe, recipes, system
 from roundwise_studies.native.trajectories import Measured, Step, Trajectory, measured
 from roundwise_studies.protocol import Bar, no_bar
+from roundwise_studies.released.learning import ReleasedReward, TruncatingDiscretizer
 
 SWITCHES = {
     "stop": "a run ends as soon as ferr <= tau, which takes the true solution; else by the sizes "
@@ -43,6 +45,9 @@ SWITCHES = {
     "updates": "100 episodes are 100 single updates, two a system, not 100 passes over all systems",
     "norms": "the reward's errors are ferr in the 2-norm and the backward error, not e_ref and "
     "e_scaled",
+    "missed": "a run that ends with ferr > tau earns what a failure earns, -5 for accuracy; so tau "
+    "is in the reward, too",
+    "learning": "bins truncate, features are at least 1, and bits count without the implicit one",
 }
 """What the released code of the native study does otherwise than the text."""
 
@@ -55,8 +60,14 @@ CHOICES = {
 
 RELEASED = frozenset(SWITCHES)
 
+STREAM = "stream"
+"""Explores with the code's own random numbers (Python's, seed 42): one training."""
+
+STREAM_SEED = 42
+
 VARIANTS: dict[str, frozenset[str]] = {
     "released": RELEASED,
+    "released, its stream": RELEASED | {STREAM},
     **{f"released, without {name}": RELEASED - {name} for name in SWITCHES},
     "text": frozenset(),
     **{f"text, with {name}": frozenset({name}) for name in SWITCHES},
@@ -73,8 +84,8 @@ ZERO_PENALTY = 5.0
 class Published:
     """Everything but the machine that a result depends on; the defaults are the paper's.
 
-    `generator` is a key of `GENERATORS`; systems of both `SPLITS` are measured. `seeds` trainings
-    differ in their exploration; the paper has one.
+    `generator` is a key of `GENERATORS`; systems of the `splits`, keys of `SPLITS`, are measured.
+    `seeds` trainings differ in their exploration; the paper has one.
     """
 
     generator: str = "released"
@@ -86,6 +97,7 @@ class Published:
     episodes: int = 100
     seeds: int = 10
     taus: tuple[float, ...] = (1e-6, 1e-8)
+    splits: tuple[str, ...] = tuple(SPLITS)
 
     def __post_init__(self) -> None:
         for name in ("train", "test", "repeats", "episodes", "seeds"):
@@ -109,13 +121,13 @@ class Published:
         return space_of(FORMAT_SETS["fp16"], "paper")
 
     def recipes(self, split: str, half: str) -> list[Recipe]:
-        return recipes(split, half, getattr(self, half))
+        return recipes(self.generator, split, half, getattr(self, half))
 
     def key(self, recipe: Recipe) -> str:
         """Names a measured system in the file of measurements."""
         low, high = self.sizes
         lead = f"{self.generator} {low}-{high} seed {self.seed} repeats {self.repeats}"
-        return f"{lead} {' '.join(map(str, recipe))}"
+        return " ".join(filter(None, (lead, *map(str, recipe))))
 
 
 Systems = Mapping[Recipe, Measured]
@@ -130,7 +142,7 @@ def gather(settings: Published, file: Path, bar: Bar = no_bar) -> dict[Recipe, M
     wanted = list(
         dict.fromkeys(
             recipe
-            for split in SPLITS
+            for split in settings.splits
             for half in ("train", "test")
             for recipe in settings.recipes(split, half)
         )
@@ -174,6 +186,7 @@ class Judged:
     `seconds` are those of the run without its LU.
     """
 
+    tau: float
     ferr: NDArray[np.float64]
     ferr2: NDArray[np.float64]
     nbe: NDArray[np.float64]
@@ -195,31 +208,24 @@ def judged(systems: Sequence[Measured], space: ActionSpace, tau: float, by_error
     def column(name: str) -> NDArray[Any]:
         return np.array([[getattr(step, name) for step in row] for row in ends])
 
-    return Judged(*(column(name) for name in ("ferr", "ferr2", "nbe", "gmres", "seconds")))
+    return Judged(tau, *(column(name) for name in ("ferr", "ferr2", "nbe", "gmres", "seconds")))
 
 
 # Learning
 
 
 @dataclass(frozen=True)
-class NativeReward(PaperReward):
-    """The paper's reward with the switches ``zero`` and ``norms`` of the released code.
+class NativeReward(ReleasedReward):
+    """The paper's reward with the switches of the released code.
 
-    With a `zero_penalty`, a count of 0 iterations costs that times lambda_iter. `by_backward`: the
-    two errors are the outcome's ferr, then that of the 2-norm, and its backward error.
+    `by_backward`: the two errors are the outcome's ferr, then that of the 2-norm, and its backward
+    error.
     """
 
-    zero_penalty: float | None = None
     by_backward: bool = False
 
     def errors(self, outcome: Outcome, facts: ProblemFacts) -> tuple[float, float]:
         return (outcome.ferr, outcome.nbe) if self.by_backward else super().errors(outcome, facts)
-
-    def components(self, outcome: Outcome, facts: ProblemFacts, action: Action) -> dict[str, float]:
-        found = super().components(outcome, facts, action)
-        if self.zero_penalty is not None and outcome.inner_iterations == 0:
-            found["iterations"] = -self.lambda_iter * self.zero_penalty
-        return found
 
 
 def contexts(systems: Sequence[Measured]) -> NDArray[np.float64]:
@@ -244,10 +250,13 @@ def rewards(
         w2=w2,
         lambda_iter=LAMBDA_ITER,
         zero_penalty=ZERO_PENALTY if "zero" in on else None,
+        explicit_bits="learning" in on,
         by_backward="norms" in on,
     )
     table = np.empty((len(systems), len(space)))
     errors = found.ferr2 if "norms" in on else found.ferr
+    if "missed" in on:
+        errors = np.where(errors <= found.tau, errors, math.inf)
     for i, each in enumerate(systems):
         facts = ProblemFacts(
             n=each.n,
@@ -268,18 +277,27 @@ def rewards(
     return table
 
 
-class TiesToTheLowest(TabularQ):
-    """Of equally good actions the lowest, also in an unseen state."""
+class NativeQ(TabularQ):
+    """The paper's policy with the switches ``learning``, ``untried`` and ``lowest``."""
+
+    def __init__(self, on: frozenset[str]) -> None:
+        super().__init__(alpha=0.5, greedy="tried" if "untried" in on else "all")
+        self.on = on
+
+    def begin(self, contexts: NDArray[np.float64]) -> None:
+        super().begin(contexts)
+        if "learning" in self.on:
+            self.discretizer_ = TruncatingDiscretizer(10).fit(np.maximum(contexts, 0.0))
+            self._occurring = len(set(self.states(contexts)))
+
+    def states(self, contexts: NDArray[np.float64]) -> list[int | None]:
+        return super().states(np.maximum(contexts, 0.0) if "learning" in self.on else contexts)
 
     def choose(self, state: int | None) -> int:
+        if "lowest" not in self.on:
+            return super().choose(state)
         values = self._values_of(state)
         return 0 if values is None else values.index(max(values))
-
-
-def new_policy(on: frozenset[str]) -> TabularQ:
-    if "untried" in on:
-        return TabularQ(alpha=0.5)
-    return (TiesToTheLowest if "lowest" in on else TabularQ)(alpha=0.5, greedy="all")
 
 
 def learned(
@@ -291,15 +309,20 @@ def learned(
     seed: int,
 ) -> TabularQ:
     """A policy after its training: passes over all systems, or as many single updates."""
-    policy, rng = new_policy(on), np.random.default_rng(seed)
+    policy, rng = NativeQ(on), np.random.default_rng(seed)
     if "updates" not in on:
         train(policy, seen, earned, space, episodes, rng)
         return policy
     policy.start(seen, space)
-    states = list(policy.encode(seen))
+    states, stream = list(policy.encode(seen)), Random(STREAM_SEED)
     for t in range(episodes):
         i = t % len(states)
-        action = policy.explore(states[i], rng, t / episodes)
+        if STREAM not in on:
+            action = policy.explore(states[i], rng, t / episodes)
+        elif stream.random() < policy.epsilon(t / episodes):
+            action = len(space) - 1 - stream.randrange(len(space))  # it counts from high to low
+        else:
+            action = policy.choose(states[i])
         policy.update(states[i], action, float(earned[i, action]))
     return policy
 
@@ -333,7 +356,7 @@ class PublishedResult:
 def run(settings: Published, systems: Systems, machine: str) -> PublishedResult:
     """Train and judge every policy; nothing is solved."""
     cases, space = [], settings.space
-    for split in SPLITS:
+    for split in settings.splits:
         training, test = (
             [systems[recipe] for recipe in settings.recipes(split, half)]
             for half in ("train", "test")
@@ -348,7 +371,7 @@ def run(settings: Published, systems: Systems, machine: str) -> PublishedResult:
                     earned = rewards(training, learnt, space, weight, on)
                     chosen = [
                         learned(seen, earned, space, settings.episodes, on, seed).predict(asked)
-                        for seed in range(settings.seeds)
+                        for seed in range(1 if STREAM in on else settings.seeds)
                     ]
                     cases.append(Case(split, variant, weight, tau, test, found, np.array(chosen)))
     return PublishedResult(settings, machine, tuple(cases))

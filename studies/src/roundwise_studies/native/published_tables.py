@@ -27,8 +27,7 @@ from roundwise_studies.native.published import (
     gather,
     run,
 )
-from roundwise_studies.native.published_systems import SPLITS
-from roundwise_studies.protocol import TASTE, Bars, Part, Study, no_bars
+from roundwise_studies.protocol import Bars, Part, Study, caution, no_bars
 from roundwise_studies.report import Report, Table, scientific
 from roundwise_studies.tabulating import FlatRow, finite_mean, flat_tables, plain_rows, row_table
 from roundwise_studies.writing import provenance
@@ -36,7 +35,7 @@ from roundwise_studies.writing import provenance
 KINDS = {"unblocked": "unblocked LU", "ours": "our LU"}
 """Which LU the times are of; both precisions share it."""
 
-MAIN = ("released", "text")
+MAIN = ("released, its stream", "released", "text")
 """Variants of the main table; the table of the switches has all."""
 
 SWITCHED = ("reduced", "success", "speedup, unblocked")
@@ -279,12 +278,11 @@ class PublishedStudy(Study[Systems, PublishedResult]):
         settings = result.settings
         lines = [
             f"Carson & Chen's native study with {settings.train} training and {settings.test} "
-            f"validation systems for each split ({', '.join(SPLITS)}), n = {settings.sizes[0]} to "
-            f"{settings.sizes[1]}, {settings.repeats} repeats, {settings.seeds} trainings, on "
-            f"{result.machine}."
+            f"validation systems for each split ({', '.join(settings.splits)}), n = "
+            f"{settings.sizes[0]} to {settings.sizes[1]}, {settings.repeats} repeats, "
+            f"{settings.seeds} trainings, on {result.machine}."
         ]
-        if not settings.are_the_papers:
-            lines.append(TASTE)
+        lines = caution(settings, settings.test, settings.seeds) + lines
         described = {
             "generator": settings.generator,
             "algorithm": f"GMRES-IR, tolerance 1e-4, restart {RESTART}, one cycle, ten steps",

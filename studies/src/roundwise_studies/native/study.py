@@ -27,7 +27,7 @@ from roundwise_studies.native.tables import (
     size_rows,
     system_rows,
 )
-from roundwise_studies.protocol import TASTE, Bars, Part, Study, no_bars
+from roundwise_studies.protocol import Bars, Part, Study, caution, no_bars
 from roundwise_studies.report import Figure, Report
 from roundwise_studies.report.timing import ratios_against_kappa, ratios_against_size
 from roundwise_studies.tabulating import flat_tables, plain_rows
@@ -115,8 +115,7 @@ def overview(result: NativeResult) -> list[str]:
         f"validation systems, n = {min(sizes)} to {max(sizes)}, {device.repeats} "
         f"repeats, on {result.gathered.machine}."
     ]
-    if not device.are_the_papers:
-        lines.append(TASTE)
+    lines = caution(device, test.shape[0]) + lines
     return lines + [
         sentence(name, policy, judged, judged.judged[policy], device.reference)
         for name, judged in result.sets.items()

@@ -65,6 +65,9 @@ paper's figure, from the files ``precision_usage_by_condition.csv`` of its relea
 (https://github.com/inEXASCALE/rlops). ``dense_usage.csv`` has the systems of each range, and the
 stages of all of them together in bf16, tf32 and fp32."""
 
+ABLATION_USAGE = {key: _shares(row) for key, row in _read("ablation_usage", 3).items()}
+"""The same of the ablation."""
+
 DATA = _read("data", 2)
 """The paper's data sets by (experiment, subset): the two halves, and the families of the test half;
 densities in percent."""
@@ -84,3 +87,11 @@ def reported_usage(experiment: str, tau: float, method: str, fmt: str) -> float:
     """Mean stages in a format over all systems; NaN where the paper has no number."""
     value = USAGE.get((experiment, tau, method), {}).get(fmt)
     return math.nan if value is None else float(value)
+
+
+def stages(experiment: str, tau: float, method: str, kappa_range: str) -> dict[str, float]:
+    """Mean stages (of 4) in each format: by range for dense systems, else in ``all``."""
+    by_range = {"dense": DENSE_USAGE, "ablation": ABLATION_USAGE}.get(experiment)
+    if by_range is not None:
+        return by_range[tau, method, kappa_range]
+    return {name: float(share) for name, share in USAGE[experiment, tau, method].items()}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from scipy.sparse.linalg import gmres as scipy_gmres
 
@@ -37,7 +38,7 @@ Vector = Any
 
 @dataclass(frozen=True)
 class ReleasedGmresIR(GmresIR):
-    """GMRES-IR with departures of the released code, for dense systems.
+    """GMRES-IR with departures of the released code.
 
     ``departures.toml`` describes what the switches turn on, in this order as ``tf32`` (where the
     stopping rule keeps the unit roundoff of 11 bits), ``stages``, ``tolerance`` (GMRES takes one
@@ -64,7 +65,7 @@ class ReleasedGmresIR(GmresIR):
         measure = shared.get("errors", lambda: ErrorMeasure(problem))
         system = shared_system(problem, self.equilibrate, fourth, shared)
         if self.loose_rounding:
-            A, B = round_to(system[0].A, u), round_to(system[1].B, u)
+            A, B = _rounded(system[0].A, u), round_to(system[1].B, u)
             system = ScaledMatrix(A, fourth.backend.sizes(A)[0]), ScaledColumns(B)
             shared = Shared()  # its matrices and factors are of another A for each u
             shared.get("errors", lambda: measure)
@@ -101,6 +102,15 @@ class ReleasedGmresIR(GmresIR):
         ferr, nbe = measure.forward(update.before), measure.backward(update.before)
         last = {**outcome.history[-1], "ferr_before": ferr, "nbe_before": nbe}
         return replace(outcome, history=(*outcome.history[:-1], last))
+
+
+def _rounded(A: Any, fmt: FloatFormat) -> Any:
+    """A dense or sparse matrix, its entries rounded."""
+    if not sparse.issparse(A):
+        return round_to(A, fmt)
+    rounded = A.copy()
+    rounded.data = round_to(A.data, fmt)
+    return rounded
 
 
 class _Kept(Stage):

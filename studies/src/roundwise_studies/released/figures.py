@@ -39,12 +39,14 @@ def usage(results: Mapping[str, Result]) -> Figure:
     """Stages below FP64, by variant; W1 and W2 at both tau."""
     shares, low = {}, PAPER_FORMATS[:-1]
     for case in _cases(results):
-        for kappa_range in next(iter(results.values())).ranges:
-            theirs = paper.DENSE_USAGE[case.tau, case.weight, kappa_range]
+        for kappa_range in _first(results).reported_ranges:
+            theirs = paper.stages(
+                _first(results).experiment.name, case.tau, case.weight, kappa_range
+            )
             rows = [[theirs[fmt] for fmt in low]]
             for result in results.values():
                 ours = result.case(case.weight, case.tau)
-                has_systems = kappa_range in result.ranges
+                has_systems = kappa_range in result.reported_ranges
                 rows.append(
                     [ours.metric(kappa_range, f).mean if has_systems else np.nan for f in low]
                 )
@@ -59,16 +61,17 @@ def usage(results: Mapping[str, Result]) -> Figure:
 
 def numbers(results: Mapping[str, Result], metrics: Sequence[str] = tuple(NUMBERS)) -> Figure:
     """Errors and iterations of every variant, each training a dot, against the paper's."""
+    experiment = _first(results).experiment.name
     panels = {
         (NUMBERS[metric], case.label): {
             kappa_range: (
-                paper.reported("dense", case.tau, case.weight, kappa_range, metric),
+                paper.reported(experiment, case.tau, case.weight, kappa_range, metric),
                 [
                     result.case(case.weight, case.tau).values(kappa_range, metric)
                     for result in results.values()
                 ],
             )
-            for kappa_range in next(iter(results.values())).ranges
+            for kappa_range in _first(results).reported_ranges
         }
         for metric in metrics
         for case in _cases(results)
@@ -83,4 +86,8 @@ def numbers(results: Mapping[str, Result], metrics: Sequence[str] = tuple(NUMBER
 
 def _cases(results: Mapping[str, Result]) -> list[Case]:
     """Those of the first variant, W1 at both tau first."""
-    return sorted(next(iter(results.values())).cases, key=lambda case: case.weight)
+    return sorted(_first(results).cases, key=lambda case: case.weight)
+
+
+def _first(results: Mapping[str, Result]) -> Result:
+    return next(iter(results.values()))

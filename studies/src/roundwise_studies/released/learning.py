@@ -87,8 +87,13 @@ class ReleasedQ(TabularQ):
         return self.choose(state)
 
 
+def order_of(kappas: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The order in which training systems are met in each episode."""
+    return np.argsort(np.searchsorted(BUCKETS, kappas, side="right"), kind="stable")
+
+
 def training_order(kappas: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The order in which the training systems are met in each episode."""
+    """That of the paper's dense systems, whose kappas are powers of ten up to rounding."""
     decades = 10.0 ** np.round(np.log10(kappas))
     seen = np.where([i in TRAINING_BELOW for i in range(len(kappas))], 0.5 * decades, decades)
-    return np.argsort(np.searchsorted(BUCKETS, seen, side="right"), kind="stable")
+    return order_of(seen)

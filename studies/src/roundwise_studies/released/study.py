@@ -1,8 +1,9 @@
-"""The departure study: the dense experiment with the released code's departures, one by one.
+"""The departure study: an experiment with the released code's departures, one by one.
 
 The paper's numbers come from its released code, which departs from its text. Here the same
 experiment is run on the paper's own systems as the text says, with each departure switched on by
-itself, and with all of them, so that a number can be traced to the departure that makes it.
+itself, with all of them, and with all but one, so that a number can be traced to the departure that
+makes it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from roundwise_studies.evaluation.accuracy import RANGE_SLACK
 from roundwise_studies.paper.systems import TEST_ABOVE
-from roundwise_studies.protocol import TASTE, Bars, Part, Study, no_bars
+from roundwise_studies.protocol import Bars, Part, Study, caution, no_bars
 from roundwise_studies.released import tables
 from roundwise_studies.released.figures import figures
-from roundwise_studies.released.variants import DATA, DEPARTURES, VARIANTS, Variant
+from roundwise_studies.released.variants import DATA, DEPARTURES, Variant, variants
 from roundwise_studies.report import Report
 from roundwise_studies.simulated.experiment import EXPERIMENTS, Settings
 from roundwise_studies.simulated.gather import SimulatedGathered, gather
@@ -27,21 +28,31 @@ from roundwise_studies.simulated.study import describe, emulated_provenance
 from roundwise_studies.tabulating import flat_tables, plain_rows
 
 ABOUT = (
-    "The dense experiment on the paper's own systems: in `operation` arithmetic, in `storage` "
-    "arithmetic, with each departure of the released code by itself, and with all of them; "
-    "and first, for the luck of the draw, in `operation` arithmetic on our systems."
+    "The experiment on the paper's own systems: in `operation` arithmetic, in `storage` "
+    "arithmetic, with each departure of the released code by itself, with all but one, and with "
+    "all of them; and first, for the luck of the draw, in `operation` arithmetic on our systems."
 )
 LEGEND = tuple((f"+ {name}", f"{text}.") for name, text in DEPARTURES.items())
 
 
 @dataclass(frozen=True)
 class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
-    """The dense experiment in each variant; the arithmetic of `settings` is not used."""
+    """An experiment in each variant; the arithmetic of `settings` is not used.
 
-    name: ClassVar[str] = "departures"
+    Without `variants`, all of the experiment.
+    """
 
     settings: Settings = field(default_factory=Settings)
-    variants: tuple[Variant, ...] = VARIANTS
+    experiment: str = "dense"
+    variants: tuple[Variant, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.variants:
+            object.__setattr__(self, "variants", variants(self.experiment))
+
+    @property
+    def name(self) -> str:
+        return "departures" if self.experiment == "dense" else f"departures-{self.experiment}"
 
     def gather(
         self, cache: Path, jobs: int | None = None, bars: Bars = no_bars
@@ -49,7 +60,7 @@ class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
         found = {}
         for variant in self.variants:
             gathered = gather(variant, self.settings, cache, jobs, bars)
-            if variant.data == DATA and self.settings.sizes == Settings().sizes:
+            if variant.data == DATA["dense"] and self.settings.sizes == Settings().sizes:
                 gathered = _in_the_papers_ranges(gathered)
             found[variant.name] = gathered
         return found
@@ -57,11 +68,13 @@ class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
     def run(
         self, gathered: Mapping[str, SimulatedGathered], bars: Bars = no_bars
     ) -> dict[str, Result]:
-        found, bar, dense = {}, bars("departures, learning"), EXPERIMENTS["dense"]
+        found, bar = {}, bars("departures, learning")
         for variant in self.variants:
             settings = replace(self.settings, arithmetic=variant.arithmetic)
             outcomes = gathered[variant.name]
-            found[variant.name] = run(dense, settings, outcomes, learner=variant)
+            found[variant.name] = run(
+                EXPERIMENTS[self.experiment], settings, outcomes, learner=variant
+            )
             bar(len(found), len(self.variants))
         return found
 
@@ -73,8 +86,8 @@ class DepartureStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
         }
         return [
             Part(
-                "departures",
-                "Dense systems, departure by departure",
+                self.name,
+                f"{EXPERIMENTS[self.experiment].title}, departure by departure",
                 ABOUT,
                 tables.all_tables(result),
                 flat_tables(flat),
@@ -114,7 +127,7 @@ def _in_the_papers_ranges(gathered: SimulatedGathered) -> SimulatedGathered:
 def _overview(settings: Settings, results: Mapping[str, Result]) -> list[str]:
     """Which variant is nearest to the paper, number by number."""
     means = tables.mean_distances(results)
-    lines = [] if settings.are_the_papers else [TASTE]
+    lines = caution(settings, settings.systems, settings.seeds)
     for metric, unit in tables.METRICS.items():
         nearest = min(means, key=lambda name: means[name][metric])
         known = [f"{n} {means[n][metric]:.2f}" for n in ("storage", "all") if n in means]

@@ -25,6 +25,9 @@ METRICS = {
 }
 """What a distance is taken of, and its unit."""
 
+EXACT = 2.0**-60
+"""What an error of 0 counts as: a hundredth of FP64's unit roundoff."""
+
 COLUMNS = {
     "success": "success %",
     "strict": "strict %",
@@ -48,16 +51,18 @@ def usage(results: Mapping[str, Result]) -> Iterator[FlatRow]:
     for name, result in results.items():
         for row in numbers.usage(result):
             del row["experiment"]
-            key = float(row["tau"] or 0), str(row["method"]), str(row["range"])
-            theirs = paper.DENSE_USAGE.get(key, {}).get(str(row["format"]), math.nan)
+            theirs = math.nan
+            if row["range"] in result.reported_ranges:
+                key = float(row["tau"] or 0), str(row["method"]), str(row["range"])
+                theirs = paper.stages(result.experiment.name, *key)[str(row["format"])]
             yield {"variant": name, **row, "paper": theirs}
 
 
 def distances(results: Mapping[str, Result]) -> Iterator[FlatRow]:
     """How far each number is from the paper's: the mean over the trainings of their distances."""
     for name, result in results.items():
-        for case, kappa_range, metric in product(result.cases, result.ranges, METRICS):
-            found = seed_spread(_distances(case, kappa_range, metric))
+        for case, kappa_range, metric in product(result.cases, result.reported_ranges, METRICS):
+            found = seed_spread(_distances(result.experiment.name, case, kappa_range, metric))
             yield {
                 "variant": name,
                 "tau": case.tau,
@@ -89,7 +94,7 @@ def distance(metric: str, ours: float, theirs: float) -> float:
     as 1, as the reward does. Outer steps and success: the difference.
     """
     if metric in ("ferr", "nbe"):
-        return abs(math.log10(ours / theirs))
+        return abs(math.log10(max(ours, EXACT) / theirs))
     if metric == "gmres":
         return abs(math.log2(max(ours, 1.0) / max(theirs, 1.0)))
     return abs(ours - theirs)
@@ -100,15 +105,15 @@ def usage_distance(ours: Mapping[str, float], theirs: Mapping[str, float]) -> fl
     return sum(abs(ours[fmt] - theirs[fmt]) for fmt in theirs) / 2
 
 
-def _distances(case: Case, kappa_range: str, metric: str) -> list[float]:
+def _distances(experiment: str, case: Case, kappa_range: str, metric: str) -> list[float]:
     if metric == "usage":
-        theirs = paper.DENSE_USAGE[case.tau, case.weight, kappa_range]
+        theirs = paper.stages(experiment, case.tau, case.weight, kappa_range)
         each = [case.values(kappa_range, fmt) for fmt in PAPER_FORMATS]
         return [
             usage_distance(dict(zip(PAPER_FORMATS, shares, strict=True)), theirs)
             for shares in zip(*each, strict=True)
         ]
-    reported = paper.reported("dense", case.tau, case.weight, kappa_range, metric)
+    reported = paper.reported(experiment, case.tau, case.weight, kappa_range, metric)
     return [distance(metric, ours, reported) for ours in case.values(kappa_range, metric)]
 
 
@@ -136,18 +141,20 @@ def distance_table(results: Mapping[str, Result]) -> Table:
 
 
 def fp64_table(results: Mapping[str, Result]) -> Table:
-    """All-FP64 at high kappa, where the paper has 2.93 GMRES iterations."""
+    """All-FP64; of dense systems those at high kappa, where the paper has 2.93 iterations."""
     metrics = ("ferr", "nbe", "gmres")
+    first = next(iter(results.values()))
+    experiment, where = first.experiment.name, first.reported_ranges[-1]
     rows: list[list[Cell]] = []
-    for tau in next(iter(results.values())).baselines:
-        theirs = [paper.reported("dense", tau, "FP64", "high", metric) for metric in metrics]
+    for tau in first.baselines:
+        theirs = [paper.reported(experiment, tau, "FP64", where, metric) for metric in metrics]
         rows.append([scientific(tau), "paper", *theirs])
         for name, result in results.items():
-            if "high" in result.ranges:
-                ours = [range_metric(result.baselines[tau], "high", metric) for metric in metrics]
+            if where in result.reported_ranges:
+                ours = [range_metric(result.baselines[tau], where, metric) for metric in metrics]
                 rows.append([scientific(tau), name, *ours])
     return Table(
-        "All-FP64 at high kappa: the paper's and ours",
+        f"All-FP64{' at high kappa' if where == 'high' else ''}: the paper's and ours",
         ["tau", "variant", *(COLUMNS[metric] for metric in metrics)],
         rows,
         formats={"GMRES": ".2f"},
@@ -157,12 +164,14 @@ def fp64_table(results: Mapping[str, Result]) -> Table:
 def comparison_table(results: Mapping[str, Result], tau: float, weight: str) -> Table:
     """One weighting at one tau: every variant and the paper, by range."""
     rows: list[list[Cell]] = []
-    for kappa_range in next(iter(results.values())).ranges:
-        reported = [paper.reported("dense", tau, weight, kappa_range, key) for key in COLUMNS]
-        shares = paper.DENSE_USAGE[tau, weight, kappa_range]
+    first = next(iter(results.values()))
+    experiment = first.experiment.name
+    for kappa_range in first.reported_ranges:
+        reported = [paper.reported(experiment, tau, weight, kappa_range, key) for key in COLUMNS]
+        shares = paper.stages(experiment, tau, weight, kappa_range)
         rows.append([kappa_range, "paper", *reported, *(shares[fmt] for fmt in PAPER_FORMATS)])
         for name, result in results.items():
-            if kappa_range in result.ranges:
+            if kappa_range in result.reported_ranges:
                 case = result.case(weight, tau)
                 means = [case.metric(kappa_range, key).mean for key in COLUMNS]
                 used = [case.metric(kappa_range, fmt).mean for fmt in PAPER_FORMATS]

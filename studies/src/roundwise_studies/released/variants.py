@@ -20,13 +20,18 @@ from roundwise_studies.released.code import (
     with_released_count,
     without_last_update,
 )
-from roundwise_studies.released.learning import ReleasedQ, ReleasedReward, training_order
+from roundwise_studies.released.learning import ReleasedQ, ReleasedReward, order_of, training_order
 from roundwise_studies.simulated.experiment import Settings
 from roundwise_studies.simulated.gather import Half, Runs
 from roundwise_studies.simulated.running import Learner
 
-DATA = "released"
-"""The paper's own dense systems."""
+DATA = {
+    "dense": "released",
+    "ablation": "released",
+    "sparse": "released-sparse",
+    "pde": "released-pde",
+}
+"""The paper's own systems, by experiment."""
 
 STREAM = "stream"
 """Takes the code's random numbers: one training, the paper's own as far as rounding allows."""
@@ -39,10 +44,10 @@ DEPARTURES = dict(departures.RELEASED)
 
 @dataclass(frozen=True)
 class Variant(Runs, Learner):
-    """One way to run the dense experiment; `departures` are keys of `DEPARTURES`, or `STREAM`."""
+    """One way to run an experiment; `departures` are keys of `DEPARTURES`, or `STREAM`."""
 
     arithmetic: str = "storage"
-    data: str = DATA
+    data: str = DATA["dense"]
     departures: frozenset[str] = frozenset()
 
     def algorithm(self, action: Action, tau: float) -> GmresIR:
@@ -89,7 +94,7 @@ class Variant(Runs, Learner):
     def order(self, training: Half) -> NDArray[np.intp]:
         if "learning" not in self.departures:
             return super().order(training)
-        return training_order(training.kappas)
+        return (training_order if self.data == DATA["dense"] else order_of)(training.kappas)
 
     def seeds(self, settings: Settings) -> Sequence[int]:
         return super().seeds(settings)[: 1 if STREAM in self.departures else None]
@@ -97,11 +102,21 @@ class Variant(Runs, Learner):
 
 ALL = frozenset(DEPARTURES)
 
-VARIANTS = (
-    Variant("our systems", "operation", data="dense"),
-    Variant("operation", "operation"),
-    Variant("storage"),
-    *(Variant(f"+ {name}", departures=frozenset({name})) for name in DEPARTURES),
-    Variant("all", departures=ALL),
-    Variant("all, its stream", departures=ALL | {STREAM}),
-)
+
+def variants(experiment: str = "dense") -> tuple[Variant, ...]:
+    """Those of an experiment: none, each departure added, each left out, all of them."""
+    data = DATA[experiment]
+    ours = {"ablation": "dense"}.get(experiment, experiment)
+
+    def switched(name: str, on: frozenset[str]) -> Variant:
+        return Variant(name, "storage", data, on)
+
+    return (
+        Variant("our systems", "operation", ours),
+        Variant("operation", "operation", data),
+        switched("storage", frozenset()),
+        *(switched(f"+ {name}", frozenset({name})) for name in DEPARTURES),
+        *(switched(f"all - {name}", ALL - {name}) for name in DEPARTURES),
+        switched("all", ALL),
+        switched("all, its stream", ALL | {STREAM}),
+    )

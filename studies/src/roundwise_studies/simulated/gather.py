@@ -21,7 +21,7 @@ from roundwise_studies.datasets import Dataset
 from roundwise_studies.protocol import Bar, Bars, Gathered, no_bars
 from roundwise_studies.report import scientific
 from roundwise_studies.simulated.experiment import Settings
-from roundwise_studies.simulated.sets import make, recall, remember
+from roundwise_studies.simulated.sets import make, noted, recall, remember, remember_draws
 from roundwise_studies.tabulating import finite_mean
 
 KAPPA = "kappa_exact"
@@ -100,12 +100,21 @@ class SimulatedGathered(Gathered[float, Half]):
 
 
 def gather(
-    runs: Runs, settings: Settings, cache: Path, jobs: int | None = None, bars: Bars = no_bars
+    runs: Runs,
+    settings: Settings,
+    cache: Path,
+    jobs: int | None = None,
+    bars: Bars = no_bars,
+    replay: bool = False,
 ) -> SimulatedGathered:
-    """Run every action on every system that ``cache/<data>.sqlite`` lacks; read all outcomes."""
+    """Run every action on every system that ``cache/<data>.sqlite`` lacks; read all outcomes.
+
+    With `replay` nothing is solved: the note of the data set is believed, and missing outcomes are
+    an error.
+    """
     table, space = OutcomeTable(cache / f"{runs.data}.sqlite"), settings.space
     made: Dataset | None = None
-    note = recall(cache, runs.data, settings)
+    note = (noted if replay else recall)(cache, runs.data, settings)
     if note is None:
         made = make(runs.data, settings, settings.systems, settings.systems)
         note = remember(cache, runs.data, settings, made)
@@ -113,7 +122,7 @@ def gather(
     known = table.stored_features(train + test).values()
     has_features = all(set(PAPER_CONTEXT.features) <= features for features in known)
     computed = 0
-    for tau in settings.taus:
+    for tau in () if replay else settings.taus:
         missing = [
             (algorithm, actions)
             for algorithm, actions in runs.groups(space, tau).items()
@@ -164,7 +173,7 @@ def _half(
 
 
 def fp64_ferr_draws(
-    data: str, settings: Settings, cache: Path, jobs: int | None, bar: Bar
+    data: str, settings: Settings, cache: Path, jobs: int | None, bar: Bar, replay: bool = False
 ) -> tuple[float, ...]:
     """Mean ferr of all-FP64 on each of `DRAWS` test sets, at the first tau.
 
@@ -173,12 +182,14 @@ def fp64_ferr_draws(
     """
     algorithm, model = GmresIR.paper(settings.taus[0]), settings.arithmetic
     safe, table = [settings.space[settings.space.safe]], OutcomeTable(cache / f"{data}.sqlite")
-    sets = [
-        make(data, replace(settings, seed=settings.seed + draw), 0, settings.systems).test
-        for draw in range(DRAWS)
-    ]
-    every = list(chain(*sets))
-    fill(table, algorithm, every, safe, arithmetic=model, features=(), jobs=jobs, progress=bar)
-    return tuple(
-        finite_mean(table.view(algorithm, problems, safe, model, ()).ferr) for problems in sets
-    )
+    if not replay:
+        sets = [
+            make(data, replace(settings, seed=settings.seed + draw), 0, settings.systems).test
+            for draw in range(DRAWS)
+        ]
+        every = list(chain(*sets))
+        fill(table, algorithm, every, safe, arithmetic=model, features=(), jobs=jobs, progress=bar)
+        names = [[problem.fingerprint for problem in problems] for problems in sets]
+        remember_draws(cache, data, settings, names)
+    drawn = noted(cache, data, settings)["draws"]["fingerprints"]
+    return tuple(finite_mean(table.view(algorithm, names, safe, model, ()).ferr) for names in drawn)

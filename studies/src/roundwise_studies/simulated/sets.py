@@ -11,12 +11,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+from roundwise import RoundwiseError
 from roundwise_studies.datasets import DATA_SETS as PROBLEM_SETS
 from roundwise_studies.datasets import Dataset
-from roundwise_studies.paper.systems import released_set
+from roundwise_studies.paper.systems import released_pde_set, released_set, released_sparse_set
 from roundwise_studies.simulated.experiment import Settings
 
-DATA_SETS = {**PROBLEM_SETS, "released": released_set}
+DATA_SETS = {
+    **PROBLEM_SETS,
+    "released": released_set,
+    "released-sparse": released_sparse_set,
+    "released-pde": released_pde_set,
+}
 
 CHECKED = 4
 """Systems of each half that are made again before a note is believed: one of each PDE family."""
@@ -61,6 +67,25 @@ def recall(cache: Path, data: str, settings: Settings) -> Note | None:
     except (KeyError, TypeError):
         return None
     return note
+
+
+def noted(cache: Path, data: str, settings: Settings) -> Note:
+    """The note of a data set, believed: outcomes from elsewhere are replayed by their names."""
+    try:
+        found: Note = _read(cache, data)[_key(settings)]
+    except KeyError:
+        raise RoundwiseError(
+            f"{cache}: no note of the {data} systems with these settings; solve them first"
+        ) from None
+    return found
+
+
+def remember_draws(cache: Path, data: str, settings: Settings, draws: list[list[str]]) -> None:
+    """Note the fingerprints of other test sets beside those of the experiment."""
+    notes = _read(cache, data)
+    notes[_key(settings)]["draws"] = {"fingerprints": draws}
+    text = json.dumps(notes, indent=1) + "\n"
+    (cache / f"{data}-sets.json").write_text(text, encoding="utf-8")
 
 
 def _key(settings: Settings) -> str:

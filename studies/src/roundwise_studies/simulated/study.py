@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from roundwise.machine.threads import get_simd_level
 from roundwise_studies.departures import EVERYWHERE, OF_DATA
-from roundwise_studies.protocol import TASTE, Bars, Part, Study, no_bars
+from roundwise_studies.protocol import Bars, Part, Study, caution, is_quick, no_bars
 from roundwise_studies.report import Finding, Report, scientific
 from roundwise_studies.simulated import numbers
 from roundwise_studies.simulated.experiment import ABOUT, EXPERIMENTS, Settings
@@ -27,12 +27,16 @@ from roundwise_studies.writing import provenance
 
 @dataclass(frozen=True)
 class SimulatedStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
-    """Experiments by name; outcomes are kept in ``<data set>.sqlite``, one table per data set."""
+    """Experiments by name; outcomes are kept in ``<data set>.sqlite``, one table per data set.
+
+    With `replay` nothing is solved; what the cache lacks is an error.
+    """
 
     name: ClassVar[str] = "reproduce"
 
     settings: Settings = field(default_factory=Settings)
     experiments: tuple[str, ...] = tuple(EXPERIMENTS)
+    replay: bool = False
 
     def gather(
         self, cache: Path, jobs: int | None = None, bars: Bars = no_bars
@@ -42,10 +46,10 @@ class SimulatedStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
             data = EXPERIMENTS[name].data
             if data not in found:
                 runs = Runs(data, self.settings.arithmetic, data)
-                found[data] = gather(runs, self.settings, cache, jobs, bars)
+                found[data] = gather(runs, self.settings, cache, jobs, bars, self.replay)
             if EXPERIMENTS[name].heavy_tailed:
                 bar = bars(f"{name}, other draws")
-                draws = fp64_ferr_draws(data, self.settings, cache, jobs, bar)
+                draws = fp64_ferr_draws(data, self.settings, cache, jobs, bar, self.replay)
                 found[data] = replace(found[data], draws=draws)
         return found
 
@@ -73,7 +77,8 @@ class SimulatedStudy(Study[dict[str, SimulatedGathered], dict[str, Result]]):
         return parts
 
     def report(self, result: Mapping[str, Result]) -> Report:
-        findings = check(result)
+        settings = self.settings
+        findings = [] if is_quick(settings.systems, settings.seeds) else check(result)
         sets = [OF_DATA[each.experiment.data] for each in result.values()]
         return Report(
             "Precision autotuning by contextual bandits: the paper's simulated experiments, again",
@@ -99,8 +104,7 @@ def _overview(
         f"{settings.systems} test systems, {settings.seeds} trainings each, {settings.actions} "
         f"actions, {settings.arithmetic} arithmetic."
     ]
-    if not settings.are_the_papers:
-        lines.append(TASTE)
+    lines = caution(settings, settings.systems, settings.seeds) + lines
     titles = {
         "confirmed": "Confirmed",
         "partly": "Partly true",
