@@ -187,7 +187,7 @@ $(VENV)/bench-installed: $(VENV)/installed
 
 # Plain `torch` may bring gigabytes for GPUs; this version has a build without.
 $(VENV)/frameworks-installed: $(VENV)/installed
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 jax lineax
 	touch $@
 
 $(VENV)/site-installed: $(VENV)/installed

@@ -64,6 +64,49 @@ TORCH = (
 )
 
 
+def jax_rows(repeats: int) -> list[tuple[str, ...]]:
+    """A compiled solve, and one with its gradient."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    rows = []
+    for n in SIZES:
+        rng = np.random.default_rng(n)
+        A, b = (jax.numpy.asarray(rng.standard_normal(shape)) for shape in ((n, n), (n,)))
+        contenders = []
+        for solve in (jax.numpy.linalg.solve, lambda A, b: rw.solve(A, b)):
+
+            def loss(A: Any, b: Any, solve: Any = solve) -> Any:
+                return jax.numpy.sin(solve(A, b)).sum()
+
+            functions = jax.jit(solve), jax.jit(jax.grad(loss, (0, 1)))
+            calls = 200 if n <= 100 else 1
+            contenders += [repeated(jax, function, A, b, calls) for function in functions]
+        seconds = median_seconds(repeats, *contenders, pause=0.15 if n > 100 else 0.0)
+        seconds = [one / calls for one in seconds]
+        forward, both, our_forward, our_both = seconds
+        told = [f"{1e3 * one:.3g}" for one in (forward, our_forward, both, our_both)]
+        rows.append((str(n), *told, f"{forward / our_forward:.2f}", f"{both / our_both:.2f}"))
+    return rows
+
+
+def repeated(jax: Any, function: Any, A: Any, b: Any, calls: int) -> Callable[[], None]:
+    """Many calls in a row, each waited for."""
+
+    def run() -> None:
+        for _ in range(calls):
+            jax.block_until_ready(function(A, b))
+
+    return run
+
+
+JAX = (
+    "n",
+    *("jax", "ours", "jax, with gradient", "ours, with gradient"),
+    *("jax / ours", "with gradient: jax / ours"),
+)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=7)
@@ -73,6 +116,9 @@ def main() -> None:
     if arguments.only in (None, "torch") and find_spec("torch") is not None:
         rows = torch_rows(arguments.repeats)
         print(format_text(Table("Dense, float64, one column: milliseconds", TORCH, rows)))
+    if arguments.only in (None, "jax") and find_spec("jax") is not None:
+        rows = jax_rows(arguments.repeats)
+        print(format_text(Table("Compiled by JAX, float64, one column: milliseconds", JAX, rows)))
 
 
 if __name__ == "__main__":

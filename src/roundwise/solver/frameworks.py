@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-FRAMEWORKS = ("torch",)
+FRAMEWORKS = ("torch", "jax")
 """Each has a module of that name in `roundwise.integrations`."""
 
 

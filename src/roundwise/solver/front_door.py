@@ -196,8 +196,10 @@ def solve(
     >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
+    wished = (nullspace, M, x0, callback, rtol, atol, progress or None)
     is_plain = type(b) is np.ndarray and (type(A) is type(b) or sparse.issparse(A))
-    if not is_plain and (framework := framework_of(A, b)) is not None:
+    framework = None if is_plain else framework_of(A, b)
+    if framework is not None and all(one is None for one in wished):
         return framework.solve_followed(
             A,
             b,
