@@ -469,8 +469,8 @@ def native_page() -> str:
         "```sh\nroundwise reproduce native                                               # resumable\n"
         "roundwise reproduce native --generator randsvd --out out/native-randsvd  # our harder variant\n```",
         "Systems come from the released generator, which makes nearly diagonal matrices; the text names none. Its random "
-        "numbers are followed, so that those of the split *text* are the paper's own. Both splits are "
-        "run: *text* trains on low and medium condition numbers and validates on low, medium and high, as the released "
+        "numbers are followed, so that those of the split *text* are the paper's own. The command runs "
+        "two splits: *text* trains on low and medium condition numbers and validates on low, medium and high, as the released "
         "results do; *released* is the default of the released code, the other way round. *Its stream* is one training with "
         "the random numbers of the code. Every run is followed for up to ten steps without a look at "
         "the true solution; what each stopping rule would have returned is read off afterwards. Times are CPU times of one "
