@@ -4,7 +4,7 @@ VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 
-.PHONY: help demo test test-gpu test-frameworks lint extras bench engines envelope envelope-docs stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs fuzz fuzz-native torture sanitize dense-docs paper-docs beyond-docs docs site dist wheels test-wheel test-oldest test-newest clean
+.PHONY: help demo test test-gpu test-frameworks lint extras bench engines envelope envelope-docs stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs large-docs fuzz fuzz-native torture sanitize dense-docs paper-docs beyond-docs docs site dist wheels test-wheel test-oldest test-newest clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -87,6 +87,10 @@ accuracy-docs: $(VENV)/installed  ## errors and times of accuracy="forward" (min
 sparse-docs: $(VENV)/extras-installed  ## sparse solves, refactorizations and memory (minutes); into docs/
 	$(RUN)/python benchmarks/bench_sparse.py
 	$(RUN)/python docs/refresh.py sparse
+
+large-docs: $(VENV)/installed  ## large sparse systems, iterative against direct (minutes, idle machine); into docs/
+	$(RUN)/python benchmarks/bench_iterative.py
+	$(RUN)/python docs/refresh.py large
 
 learning-docs: $(VENV)/installed  ## a learning Solver on a stream that changes (minutes); into docs/
 	$(RUN)/python benchmarks/bench_learning.py

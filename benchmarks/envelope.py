@@ -6,6 +6,7 @@ in which the slower takes less than 0.2 ms are compared by their difference. A d
 BOUND is timed again with more turns. ``--after``, ``--beside-load``, ``--first-call`` and
 ``--joblib`` compare under conditions that programs meet. With ``--within`` a run ends after some
 seconds, and the same command goes on from there, so that others may have the machine meanwhile.
+``--least`` takes the least times in place of medians: all that tells something beside other work.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ DENSE_UP_TO = 2000
 """Sparse systems of at most this order are also solved by NumPy, as dense ones."""
 REFUSALS = (np.linalg.LinAlgError, ValueError, TypeError, RuntimeError)
 DEVICE = "cpu"  # where the arrays are: ``--device``
+typical: Callable[[list[float]], float] = statistics.median  # or the least: ``--least``
 OURS, AGAIN = "roundwise", "the first peer again"
 ORDERS = random.Random(0)  # goes on from draw to draw: one fixed order would favour somebody
 
@@ -272,7 +274,7 @@ def measured(call: Call, before: Thunk | None, longest: float) -> dict[str, floa
     seconds: dict[str, float] = {}
     for turns in (most if one_round < 0.01 else min(TURNS, most), most):
         times = in_turns(calls, turns, before)
-        seconds = {name: statistics.median(taken) for name, taken in times.items()}
+        seconds = {name: typical(taken) for name, taken in times.items()}
         if ratio(seconds) >= BOUND:
             break
     return seconds
@@ -483,6 +485,7 @@ def main() -> None:
         "--within", type=float, metavar="SECONDS", help="stop then; the same command goes on"
     )
     parser.add_argument("--out", type=Path, default=Path("out/envelope.json"))
+    parser.add_argument("--least", action="store_true", help="least times in place of medians")
     parser.add_argument("--beside-load", action="store_true", help="a busy process for each core")
     parser.add_argument("--after", choices=["numpy", "torch"], help="just after its products")
     parser.add_argument("--first-call", action="store_true", help="of a process, and of a size")
@@ -491,8 +494,9 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of all arrays")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    global DEVICE
+    global DEVICE, typical
     DEVICE = options.device
+    typical = min if options.least else statistics.median
     if options.child:
         child(options.child[0], options.child[1:])
         return

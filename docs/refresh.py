@@ -5,6 +5,7 @@
     python docs/refresh.py learning        # what benchmarks/bench_learning.py has written
     python docs/refresh.py accuracy        # what benchmarks/bench_accuracy.py has written
     python docs/refresh.py sparse          # what benchmarks/bench_sparse.py has written
+    python docs/refresh.py large           # what benchmarks/bench_iterative.py has written
     python docs/refresh.py decisions       # how policies compare, from the shipped facts
     python docs/refresh.py departures      # the departure study
     python docs/refresh.py scale           # what `make scale` has written
@@ -160,6 +161,11 @@ def sparse() -> None:
     measured = {name: (CACHE / file).read_text(encoding="utf-8") for name, file in blocks.items()}
     found = {name: text.strip() for name, text in measured.items()}
     update(ROOT / "docs" / "sparse-engines.md", found)
+
+
+def large() -> None:
+    measured = (CACHE / "iterative.md").read_text(encoding="utf-8").strip()
+    update(ROOT / "docs" / "large-systems.md", {"large": measured})
 
 
 def scale() -> None:

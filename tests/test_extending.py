@@ -29,6 +29,7 @@ from roundwise.methods import METHODS, Method
 from roundwise.outcomes import OutcomeTable, fill
 from roundwise.policies import POLICIES, FixedAction, NeighbourPolicy, Policy, shipped_facts
 from roundwise.problems import laplace_3d, poisson_2d, randsvd
+from roundwise.problems.pde import convection_diffusion_3d
 from roundwise.rewards import Reward
 from roundwise.solver.decide import ladder_from
 from roundwise.solver.policy_argument import parse_policy
@@ -396,12 +397,14 @@ def passed(call):
 
 
 HANDED_DOWN = {"System", "Factored", "_tried", "_Watched", "_rival", "Stage", "timed", "gmres"}
+HANDED_DOWN |= {"Multigrid", "DirectWay", "Pace"}
 """What of upper layers lower ones are given; the document names their files."""
 
 
 CEILINGS = {
     "A dense system": (25, 14),
-    "A sparse system": (30, 18),
+    "A sparse system": (33, 21),
+    "A large definite sparse system": (42, 23),
     "A small system": (3, 0),
     "A least squares problem": (32, 13),
     "Tuner(VerifiedSolve()).fit": (57, 35),
@@ -414,10 +417,12 @@ def calls():
     rng = np.random.default_rng(0)
     n = max(700, parse_policy("default").express_below)  # large enough to be looked at
     dense = rng.standard_normal((n, n)), rng.standard_normal(n)
-    grid, small = laplace_3d(22), (np.eye(50) + 0.01, np.ones(50))
+    grid, flow = laplace_3d(22), convection_diffusion_3d(22, 10.0)
+    small = np.eye(50) + 0.01, np.ones(50)
     systems, tuner = training_systems(), rw.Tuner(rw.VerifiedSolve())
     passing = (
         lambda: rw.solve(*dense),
+        lambda: rw.solve(flow, flow @ np.ones(flow.shape[0])),
         lambda: rw.solve(grid, grid @ np.ones(grid.shape[0])),
         lambda: rw.solve(*small),
         lambda: rw.lstsq(dense[0][:, :100], dense[1]),

@@ -81,6 +81,7 @@ void bind_left_looking(nb::module_& m);  // in left_looking.cpp
 void bind_express(nb::module_& m);       // in express.cpp
 void bind_structured(nb::module_& m);     // in structured.cpp
 void bind_tall(nb::module_& m);          // in tall.cpp
+void bind_iterative(nb::module_& m);     // in iterative.cpp
 void bind_krylov(nb::module_& m);        // in krylov.cpp
 
 }  // namespace roundwise

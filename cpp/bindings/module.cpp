@@ -32,5 +32,6 @@ NB_MODULE(_kernels, m) {
     bind_express(m);
     bind_structured(m);
     bind_tall(m);
+    bind_iterative(m);
     bind_krylov(m);
 }

@@ -145,16 +145,21 @@ bool rows_times(std::int64_t rows, std::int64_t columns, const Index* starts, co
     std::atomic<bool> valid{true};
     const std::int64_t entries = starts[rows];
     auto body = [&](std::int64_t first, std::int64_t last) {
-        for (std::int64_t i = first * strip; i < std::min(rows, last * strip); ++i) {
-            const Index begin = starts[i], end = starts[i + 1];
-            if (begin < 0 || end < begin || end > entries) return valid.store(false);
-            for (Index e = begin; e < end; ++e)
-                if (places[e] < 0 || places[e] >= columns) return valid.store(false);
+        for (std::int64_t s = first; s < last; ++s) {
+            const std::int64_t from = s * strip, to = std::min(rows, from + strip);
+            for (std::int64_t i = from; i < to; ++i) {
+                if (starts[i] < 0 || starts[i + 1] < starts[i] || starts[i + 1] > entries) return valid.store(false);
+                for (Index e = starts[i]; e < starts[i + 1]; ++e)
+                    if (places[e] < 0 || places[e] >= columns) return valid.store(false);
+            }
+            // The strip's entries stay in the cache while all columns are multiplied by them.
             for (std::int64_t j = 0; j < k; ++j) {
                 const double* column = x + j * columns;
-                double sum = 0;
-                for (Index e = begin; e < end; ++e) sum += values[e] * column[places[e]];
-                y[j * rows + i] = sum;
+                for (std::int64_t i = from; i < to; ++i) {
+                    double sum = 0;
+                    for (Index e = starts[i]; e < starts[i + 1]; ++e) sum += values[e] * column[places[e]];
+                    y[j * rows + i] = sum;
+                }
             }
         }
     };

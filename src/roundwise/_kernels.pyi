@@ -640,3 +640,51 @@ class ComplexLeftLookingLU(_LeftLooking): ...
 
 # Writes the numbers of a text into an array; returns how many it has, -1 if something is no number.
 def read_numbers(text: bytes, numbers: _Vector, /) -> int: ...
+
+# Preconditioners: see cpp/iterative. `kept` has the matrices of all levels, if they were asked for.
+class Preconditioner:
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def levels(self) -> list[tuple[int, int, float]]: ...
+    @property
+    def kept(self) -> tuple[list[Any], list[Any], list[Any]]: ...
+
+def preconditioner_apply(
+    preconditioner: Preconditioner, R: NDArray[float64], Z: NDArray[float64], threads: int, /
+) -> None: ...
+
+# Returns 0 and a hierarchy, or why there is none (`Made` in cpp/iterative/hierarchy.hpp).
+def iterative_hierarchy(
+    storage: str,
+    starts: _Index,
+    indices: _Index,
+    values: _Vector,
+    near_null: _Vector,
+    nodes: _Index,
+    symmetric: bool,
+    theta: float,
+    degree: int,
+    ratio: float,
+    coarsest: int,
+    keep: bool,
+    threads: int,
+    /,
+) -> tuple[int, Preconditioner | None]: ...
+
+# The same for incomplete factors; `levels` has the entries of both, and the shift of the diagonal.
+def iterative_incomplete(
+    storage: str,
+    starts: _Index,
+    indices: _Index,
+    values: _Vector,
+    definite: bool,
+    levels: int,
+    threads: int,
+    /,
+) -> tuple[int, Preconditioner | None]: ...
+
+# Unknowns connected with the first one, levels and width of the graph, share of positive entries.
+def iterative_look(
+    starts: _Index, indices: _Index, values: _Vector, /
+) -> tuple[int, int, int, float]: ...

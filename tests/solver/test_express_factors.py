@@ -235,3 +235,29 @@ def test_double_columns_of_a_single_matrix_are_answered_in_double():
     x = rw.factor(A).solve(b)
     assert x.dtype == np.float64
     assert exact_errors(A, x, b).max() <= np.sqrt(n) * 2.0**-53
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128, np.float32])
+@pytest.mark.parametrize("power", [-90, 60, -400])
+def test_units_of_b_change_nothing_but_the_exponents_of_x(dtype, power):
+    """Columns of very different units, and zeros, beside each other."""
+    if dtype == np.float32:
+        power = max(power, -90) // 2
+    rng, n = np.random.default_rng(9), 280
+    A = drawn(rng, (n, n), dtype) + np.sqrt(n).astype(np.float32) * np.eye(n, dtype=dtype)
+    B = drawn(rng, (n, 3), dtype)
+    B[:, 2] = 0
+    units = np.array([1.0, 2.0**power, 1.0]).astype(B.real.dtype)
+    F = rw.factor(A)
+    assert np.array_equal(F.solve(B * units), F.solve(B) * units)
+    assert np.array_equal(rw.solve(A, B * units), rw.solve(A, B) * units)
+    for trans in "TH":
+        assert np.array_equal(F.solve(B * units, trans), F.solve(B, trans) * units)
+
+
+def test_an_answer_that_would_vanish_is_not_returned_as_zero():
+    rng, n = np.random.default_rng(10), 280
+    A = (rng.standard_normal((n, n)) + np.sqrt(n) * np.eye(n)) * 2.0**500
+    b = rng.standard_normal(n) * 2.0**-700
+    with pytest.raises(rw.SolveFailed):
+        print(rw.factor(A).solve(b))

@@ -190,3 +190,18 @@ def test_histories_are_told_and_drawn():
     assert len(axes.lines[0].get_xdata()) == solution.iterations + 1
     plain = rw.solve(A.toarray(), right(), full_output=True)
     assert plain.history[-1] == plain.backward_error
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e150, 1e-300])
+def test_huge_and_tiny_numbers_are_solved_or_named(scale):
+    rng = np.random.default_rng(4)
+    small = rng.standard_normal((6, 6)) + 6 * np.eye(6)
+    for b in (np.ones(6), small @ np.ones(6) * scale):
+        solution = rw.solve(small * scale, b, x0=np.zeros(6), full_output=True)  # or directly
+        assert solution.backward_error <= solution.tolerance
+        try:
+            found = rw.solve(aslinearoperator(small * scale), b, full_output=True)
+        except rw.SolveFailed as failure:
+            assert "no answer reached" in failure.reason  # noqa: PT017
+        else:
+            assert found.backward_error <= found.tolerance

@@ -71,6 +71,14 @@ def test_null_vectors_of_any_kind():
     assert abs(phases.conj() @ x) < 1e-12
 
 
+def test_a_singular_system_that_is_found_to_be_one_names_the_remedy():
+    b = path(30) @ np.arange(30.0)
+    for A in (path(30), path(30).toarray()):
+        with pytest.raises(rw.SolveFailed, match=r"singular.*nullspace='constants'"):
+            rw.solve(A, b)
+        assert np.allclose(A @ rw.solve(A, b, nullspace="constants"), b)
+
+
 def test_b_outside_the_range_is_named():
     b = np.zeros(144)
     b[7] = 1.0

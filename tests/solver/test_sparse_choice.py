@@ -134,7 +134,7 @@ def test_the_method_fits_the_matrix(A, method):
     b = np.ones(A.shape[0])
     solution = rw.factor(A).solve(b, full_output=True)  # small ones are solved without a choice
     used = Action.parse(solution.attempts[0].action).method
-    assert method is None or used.startswith((method, "pardiso", "cholmod", "amg"))
+    assert method is None or used.startswith((method, "pardiso", "cholmod", "amg", "multigrid"))
     assert METHODS[used].fits(features(A))
     assert used in solution.decision
     assert passes(A, solution.x, b)
@@ -145,7 +145,7 @@ def test_what_looks_definite_and_is_not_is_solved_by_another_method():
     b = np.random.default_rng(0).standard_normal(3375)
     solution = rw.factor(A, assume_a="pos").solve(b, full_output=True)
     methods = [Action.parse(attempt.action).method for attempt in solution.attempts]
-    assert methods[0].startswith(("cholesky", "pardiso-cholesky", "cholmod", "amg"))
+    assert methods[0].startswith(("cholesky", "pardiso-cholesky", "cholmod", "amg", "multigrid"))
     assert methods[-1] not in methods[:1]
     assert passes(A, solution.x, b)
 
@@ -241,6 +241,7 @@ def test_ldl_goes_on_with_the_order_that_cholesky_had(monkeypatch):
     A = sparse.csr_array(laplace_3d(14) - 2.9 * sparse.eye_array(14**3))
     solution = rw.factor(A).solve(A @ np.ones(14**3), full_output=True)
     methods = [attempt.action.split(":")[0] for attempt in solution.attempts]
+    methods = [method for method in methods if method != "multigrid/sa"]  # it finds out sooner
     assert methods[0] == "cholesky/amd"
     assert methods[-1] == "ldl/amd"
     assert len(ordered) == 1

@@ -23,6 +23,7 @@ from roundwise_studies import paper
 from roundwise_studies.evaluation.accuracy import assign_ranges
 from roundwise_studies.paper import systems as paper_systems
 from roundwise_studies.paper.systems import (
+    PDE_OVERLAP,
     TEST_ABOVE,
     TRAINING_BELOW,
     released_pde_set,
@@ -329,6 +330,14 @@ def test_the_papers_pde_systems_are_the_released_ones():
     assert test[3].meta["beta"] == [-7.864957355893809, -7.860920054963003]
     kappas = [np.linalg.cond(test[i].A.toarray()) for i in (0, 3)]
     assert kappas == pytest.approx([195.49148500252, 24.45870427378], rel=1e-9)
+
+
+def test_the_papers_pde_test_systems_that_it_trained_on():
+    made = released_pde_set(100, 100, seed=0)
+    known = {system.fingerprint for system in made.train}
+    again = [system for system in made.test if system.fingerprint in known]
+    assert len(again) == PDE_OVERLAP
+    assert {system.meta["family"] for system in again} == {"poisson_2d"}
 
 
 @pytest.mark.parametrize("make", [released_sparse_set, released_pde_set])

@@ -201,6 +201,9 @@ class _Column:
             return stopped or not np.isfinite(norm)
 
         before = float(self._sizes.two[0])
+        if before == 0:  # squares vanish, r does not
+            self.status = KrylovStatus.NONFINITE
+            return False
         target = float(self._stop.wanted(self._sizes, self._number)[0])
         V, y, taken, left = cycle(
             *(basis, expand, self._r[:, 0], before, target, steps), watch=seen

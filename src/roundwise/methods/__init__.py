@@ -4,7 +4,7 @@ A new method is a `Method`, in a file of its own or in one of these, and a line 
 price, the default policy chooses it wherever that is the lowest.
 """
 
-from roundwise.methods import dense, gpu, structured
+from roundwise.methods import dense, gpu, iterative, structured
 from roundwise.methods.contract import Method, Price, Rates, Seconds, Shape, Work
 from roundwise.methods.sparse import AMOUNTS, FLOPS, SAFE, SAME_PRICE, SPARSE, amounts
 
@@ -20,6 +20,7 @@ METHODS: dict[str, Method] = {
         gpu.TOURNAMENT,
         dense.LU,
         dense.QR,
+        *iterative.ITERATIVE,
         *SPARSE,
     )
 }

@@ -124,6 +124,7 @@ def climb(
             break  # where full accuracy was asked for, FP64 factors cannot do better
         if factored.forgets_analysis(level):
             continue
+        ladder = factored.ladder_behind(level)
         higher = algorithm.rung_after(ladder, level, last.outcome.status)
         if higher is None or _is_final(factored, last, action):
             singularity = _singularity(factored, last, action)
@@ -250,7 +251,10 @@ def _failure(
     best, last = min(rungs, key=lambda one: one.outcome.nbe).outcome, rungs[-1].outcome
     reason = f"no answer reached a backward error of {tolerance:.1e}: {last.reason}"
     if singularity is Singularity.SINGULAR:
-        reason = "A is singular: its determinant is zero; remove dependent rows and columns"
+        reason = (
+            "A is singular: its determinant is zero; remove dependent rows and columns, or, if b "
+            "is in A's range, pass solve(A, b, nullspace='constants') or null vectors"
+        )
     elif last.status is OutcomeStatus.ZERO_PIVOT and singularity is Singularity.UNDECIDED:
         reason = f"A is singular to working precision: {last.reason}"
     elif last.status is OutcomeStatus.ZERO_PIVOT:

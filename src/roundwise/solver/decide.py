@@ -21,14 +21,24 @@ from roundwise.algorithms import Outcome, VerifiedSolve
 from roundwise.backends import Backend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native.dense import is_symmetric
+from roundwise.costs.prices import current_prices
 from roundwise.features import probe
 from roundwise.formats import BF16, FP32, FP64
 from roundwise.machine.threads import FEW_CORES, factorization_threads
 from roundwise.methods import METHODS
+from roundwise.methods.iterative import ITERATIVE
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
 from roundwise.policies.profile import KINDS, STRUCTURE, Profile, fitting_actions, kind_of
+from roundwise.solver.direct_or_iterative import FORMAT, DirectWay, rival_of
 from roundwise.solver.places import DeviceMemoryError, memory_needed
-from roundwise.solver.policy_argument import ALGORITHM, DEFAULT, Asker, Start, at_least
+from roundwise.solver.policy_argument import (
+    ALGORITHM,
+    DEFAULT,
+    Asker,
+    Start,
+    at_least,
+    default_policy,
+)
 from roundwise.solver.prepare import PLAIN, Options
 from roundwise.solver.system import AS_LARGE, System
 from roundwise.tuning import DeployedPolicy
@@ -53,6 +63,9 @@ PATIENCE, LEAST_LIMIT = 3.0, 0.1
 expected of the safe action, but not before LEAST_LIMIT seconds. A taste: counts are seldom off by
 that much, and a solve that is stopped has lost no more than it would take safely."""
 
+
+TRIED = frozenset(method.name for method in ITERATIVE)
+"""Methods whose price says little before they are tried: see `direct_or_iterative`."""
 
 IN_SINGLE = (
     "FP32: A is in single precision, and so are answers for such b. Backward stable factors in "
@@ -81,6 +94,10 @@ class Plan:
         GMRES iterations after which the next action is expected to be faster.
     asked : bool
         Whether the caller named the actions.
+    seconds : float
+        What the first action is expected to take; infinite where nobody knows.
+    direct : DirectWay, optional
+        What is to follow an iterative first action, planned only if it comes to that.
 
     Examples
     --------
@@ -97,6 +114,8 @@ class Plan:
     time_limit: float | None = field(default=None, compare=False, repr=False)
     budget: int = VerifiedSolve.budget
     asked: bool = False
+    seconds: float = field(default=math.inf, compare=False, repr=False)
+    direct: DirectWay | None = field(default=None, compare=False, repr=False)
 
 
 def decide(system: System, asker: Asker, options: Options = PLAIN) -> Plan:
@@ -104,7 +123,7 @@ def decide(system: System, asker: Asker, options: Options = PLAIN) -> Plan:
     policy = asker.on(system.backend)
     known = _structure(system, options.definite)
     if not isinstance(policy, Start):
-        return _ranked(policy, system, known, options.tol)
+        return _ranked(policy, system, known, options)
     asked, backend = policy.with_method(_suited_method(system, known)), system.backend
     if not backend.on_host:
         asked = [_runnable(action, backend) for action in asked]
@@ -146,7 +165,7 @@ def _runnable(action: Action, backend: Backend) -> Action:
 
 
 def _ranked(
-    policy: DeployedPolicy, system: System, known: dict[str, float], tol: float | None
+    policy: DeployedPolicy, system: System, known: dict[str, float], options: Options
 ) -> Plan:
     ranks = policy.policy
     size = system.profiled.A.nnz if system.is_sparse else system.profiled.n
@@ -157,6 +176,27 @@ def _ranked(
         reason = ranks.small(_suited_kind(system, known), size)
     if reason is not None:
         return Plan(ladder_from(_safe_action(system, known), system), reason)
+    if system.is_sparse:
+        _looked_at(system, known)
+    is_real = system.is_sparse and not system.is_complex
+    if not options.forward and is_real and isinstance(ranks, NeighbourPolicy | OnlinePolicy):
+        others = default_policy().rival_seconds
+        rival = rival_of(
+            *(system, current_prices(), known, partial(others, "sparse")),
+            lambda: _direct(policy, system, known, options.tol),
+        )
+        if rival is not None:
+            method, direct, why = rival
+            first = Action([FORMAT, FP64, FP64, FP64], method.name)
+            return Plan(ladder_from(first, system), why, direct=direct)
+    return _direct(policy, system, known, options.tol)
+
+
+def _direct(
+    policy: DeployedPolicy, system: System, known: dict[str, float], tol: float | None
+) -> Plan:
+    """The plan by what a policy knows, or by counts and prices."""
+    ranks, known = policy.policy, dict(known)
     orders = _counted(system, known)
     free = known | {"n": float(system.profiled.n)}
     known |= system.features(policy.context.features, known, ranks.probes(free))
@@ -176,6 +216,8 @@ def _priced(policy: DeployedPolicy, system: System, known: dict[str, float], see
     """The plan for a system with all features, by the ranking of the actions that fit."""
     ranks = policy.policy
     allowed = allowed_actions(ranks.space, system, known)
+    if isinstance(ranks, NeighbourPolicy | OnlinePolicy):  # for these, see `rival_of`
+        allowed = tuple(i for i in allowed if ranks.space[i].method not in TRIED)
     if not allowed:
         if system.place is not None:
             raise _too_large(ranks.space, system)
@@ -194,7 +236,9 @@ def _priced(policy: DeployedPolicy, system: System, known: dict[str, float], see
     if learn is None and _suffices_in_single(first, system):
         first, reason = Action([FP32, *first[1:]], first.method), IN_SINGLE
     budget = ranks.gmres_budget(system.n)
-    return Plan(ladder_from(first, system), reason, learn, None, limit, budget)
+    seconds = ranking.costs[0] if isinstance(ranks, NeighbourPolicy) else math.inf
+    ladder = ladder_from(first, system)
+    return Plan(ladder, reason, learn, None, limit, budget, seconds=seconds)
 
 
 def _suffices_in_single(action: Action, system: System) -> bool:
@@ -251,17 +295,20 @@ def looks_definite(A: Any, n: int) -> bool:
     return bool((A.diagonal() > 0).all()) and is_symmetric(A)
 
 
-def _counted(system: System, known: dict[str, float]) -> Orders | None:
-    """Complete what is known of a sparse A, and return the orders that were found for it."""
-    if not system.is_sparse:
-        return None
-    matrix = system.profiled
+def _looked_at(system: System, known: dict[str, float]) -> None:
+    """Complete what is known of the structure of a sparse A."""
     said = known["looks_positive_definite"]  # by the caller
-    known |= probe.structure(matrix)
+    known |= probe.structure(system.profiled)
     if said:
         known["looks_positive_definite"] = known["symmetric"]
+
+
+def _counted(system: System, known: dict[str, float]) -> Orders | None:
+    """Complete what is known of a sparse A by counts, and return the orders found for it."""
+    if not system.is_sparse:
+        return None
     symmetric, strong = bool(known["symmetric"]), bool(known["strong_diagonal"])
-    orders = Orders(matrix.A, matched=not symmetric, strong=strong)
+    orders = Orders(system.profiled.A, matched=not symmetric, strong=strong)
     if system.orders is not None and (symmetric or strong):  # rows stay where they are
         orders.know_of(system.orders)
     known |= orders.counts
@@ -334,7 +381,7 @@ def _ladder_from(
         factors = backend.formats(sparse, is_complex)
         dense = backend.formats(is_complex=is_complex)
         method = METHODS.get(first.method)
-        if method is not None and not method.chosen:
+        if method is not None and (sparse or not method.chosen):
             factors = method.formats
         runs = [fmt for fmt in factors if backend.runs(first.method, fmt, sparse, is_complex)]
         factors = tuple(runs) or factors

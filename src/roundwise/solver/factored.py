@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from roundwise._forking import cached_property, fork_safe_lock
+from roundwise.actions import Action
 from roundwise.algorithms.accuracy import default_tolerance, judged, target_of, within
 from roundwise.algorithms.scaling import are_moderate
 from roundwise.backends import Analysis, ArithmeticFailure, Factors, Matrix
 from roundwise.backends.arrays import column_norms
 from roundwise.backends.contract import AtOnce, NoAnalysis, ToRefine, Vector
+from roundwise.backends.engines.iterative import IterativeFactors
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
@@ -98,7 +100,7 @@ class Factored:
 
     def renewed(self, matrix: System, level: int) -> Factored:
         """The same for another matrix with the same pattern, starting from this rung."""
-        plan = replace(self.plan, orders=None)  # those of this matrix
+        plan = replace(self.plan, orders=None, direct=None)  # those of this matrix
         if self._upgraded_from is not None and level == self._level:
             level = self._upgraded_from  # that many solves paid for FP64 says nothing of the next A
         other = Factored(matrix, plan, self._analyses)
@@ -151,7 +153,11 @@ class Factored:
             made = perf_counter() - start
             return Tried(None, None, failure, False, made, made, tolerance)
         made, A = perf_counter(), self.in_format(FP64)
-        found = factors.refined(ToRefine(A, matrix.norm, B, within(target, n, unknown)))
+        try:
+            found = factors.refined(ToRefine(A, matrix.norm, B, within(target, n, unknown)))
+        except ArithmeticFailure as failure:
+            seconds = made - start, perf_counter() - start
+            return Tried(None, None, failure, False, *seconds, tolerance)
         if found is None:
             seconds = made - start, perf_counter() - start
             return Tried(None, None, None, False, *seconds, tolerance)
@@ -228,7 +234,10 @@ class Factored:
             self._analyses[action.method] = self._analysed(action.method)
         analysis = self._analyses[action.method]
         if isinstance(analysis, EngineAnalysis) and level + 1 < len(self.ladder):
-            return analysis.factorize(A, action[0], self.plan.time_limit)
+            factors = analysis.factorize(A, action[0], self.plan.time_limit)
+            if isinstance(factors, IterativeFactors) and self.plan.direct is not None:
+                factors.granted = self.plan.direct.grants
+            return factors
         on_cores = self._backend.on_host and not self.matrix.is_sparse
         with spinning_threads_aside(self.matrix.n if on_cores else 0):
             if not isinstance(analysis, NoAnalysis):
@@ -252,6 +261,16 @@ class Factored:
         own = isinstance(engine, SupernodalEngine)
         self.plan = replace(self.plan, orders=orders.only(ordering) if own else None)
         return analysis
+
+    def ladder_behind(self, level: int) -> tuple[Action, ...]:
+        """The ladder, for which the direct way is planned now if an iterative one has failed."""
+        with self._climbing:
+            direct = self.plan.direct
+            if direct is not None:
+                self.ladder = (*self.ladder[: level + 1], *direct.plan.ladder)
+                reason = f"{self.plan.reason} It was given up. {direct.plan.reason}"
+                self.plan = replace(direct.plan, ladder=self.ladder, reason=reason)
+        return self.ladder
 
     def forgets_analysis(self, level: int) -> bool:
         """Drop the analysis if it was made for other values and depends on them; return whether.

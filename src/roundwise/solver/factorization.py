@@ -420,7 +420,7 @@ class Factorization:
         factored.count(columns.B.shape[1], answer.attempts[-1].outer_iterations)
         if learn is not None:
             learn(answer.attempts, sum(answer.timings.values()))
-        return answer.solution(plan.reason, full_output)
+        return answer.solution(factored.plan.reason, full_output)
 
     def slogdet(self) -> tuple[Any, float]:
         """The sign and the logarithm of the magnitude of the determinant, as NumPy's `slogdet`.
@@ -522,7 +522,7 @@ class Factorization:
                 "roundwise.factor(A) where it is needed"
             )
         factored = self._factored
-        plan = replace(factored.plan, learn=None, orders=None, time_limit=None)
+        plan = replace(factored.plan, learn=None, orders=None, time_limit=None, direct=None)
         options = Options(self._tol, accuracy=self._accuracy)
         A, express = None, None if self._is_sparse else self._present.express
         factor = structure = None

@@ -262,7 +262,7 @@ def solve_iteratively(
 ) -> Any:
     """Solve by Krylov methods; by `direct`, if there is that, where none of them gets there."""
     start = perf_counter()
-    with ieee_arithmetic():
+    with ieee_arithmetic(), np.errstate(all="ignore"):  # what is not finite is found and named
         right = dense_array("b", b, real=False)
         symmetric = assume_a in ("symmetric", "hermitian", "positive definite")
         given = products_with(A, right, symmetric)

@@ -133,7 +133,7 @@ def solve_singular(A: Any, b: Any, nullspace: Any, tol: float | None, factor: Fa
 
     What it tells of condition and error is that of the nonsingular system that was solved.
     """
-    with ieee_arithmetic():
+    with ieee_arithmetic(), np.errstate(all="ignore"):  # infinity and NaN never pass the gate
         right = dense_array("b", b, real=False)
         matrix = A if is_sparse(A) else dense_array("A", A, real=False)
         if matrix.ndim != 2 or right.ndim not in (1, 2):

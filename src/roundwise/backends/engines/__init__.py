@@ -3,6 +3,7 @@
 from roundwise.backends.engines.amg import AMGEngine
 from roundwise.backends.engines.contract import Engine, EngineError, Symbolic
 from roundwise.backends.engines.cudss import ComplexCudssLU, CudssCholesky, CudssLU
+from roundwise.backends.engines.iterative import IcEngine, IluEngine, MultigridEngine
 from roundwise.backends.engines.klu import KLUEngine
 from roundwise.backends.engines.pardiso import (
     ComplexPardisoLU,
@@ -27,6 +28,9 @@ KNOWN_ENGINES: tuple[Engine, ...] = (
     CholmodEngine(),
     UmfpackEngine(),
     AMGEngine(),
+    MultigridEngine(),
+    IcEngine(),
+    IluEngine(),
     CudssLU(),
     CudssCholesky(),
 )

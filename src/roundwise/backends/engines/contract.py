@@ -45,7 +45,9 @@ class Engine(ABC):
     """Fill-reducing orders, perhaps each with its own pivoting; the safest comes last.
     ``name/ordering`` is a method of the native backend."""
     formats: ClassVar[tuple[FloatFormat, ...]]
-    """Those that it factorizes in, of fp32 and fp64."""
+    """Those that it factorizes in, of fp32 and fp64, or that it stores a preconditioner in."""
+    stores: ClassVar[bool] = False
+    """Whether `formats` are those of storage alone: `Symbolic.factorize` is given FP64's values."""
     suits: ClassVar[str] = "any"
     """The square matrices that it factorizes: any, symmetric, or positive definite."""
     stops_at: ClassVar[float] = 0.0

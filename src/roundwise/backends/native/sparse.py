@@ -32,9 +32,16 @@ from roundwise.backends.engines.structure import suits_symmetric_mode, without_v
 from roundwise.backends.engines.superlu import SuperLUFactors, SuperLUSymbolic
 from roundwise.backends.engines.supernodal import SupernodalEngine, SupernodalSymbolic
 from roundwise.backends.native.complex_matrix import ComplexFactors
-from roundwise.backends.native.storage import COMPLEX_DTYPES, DTYPES, finished, loaded, nonfinite
+from roundwise.backends.native.storage import (
+    COMPLEX_DTYPES,
+    DTYPES,
+    finished,
+    loaded,
+    nonfinite,
+    require_native_sparse,
+)
 from roundwise.backends.real_form import compressed
-from roundwise.formats import FloatFormat, get_format
+from roundwise.formats import FP64, FloatFormat, get_format
 from roundwise.methods.sparse import SAFE
 
 
@@ -130,10 +137,11 @@ class EngineAnalysis(Analysis):
     def factorize(self, A: Any, fmt: str | FloatFormat, seconds: float | None = None) -> Factors:
         """As the contract says; engines of our own give up after so many `seconds`, if given."""
         fmt = fmt if isinstance(fmt, FloatFormat) else get_format(fmt)
-        matrix = self._backend.matrix(A, fmt)
         if fmt not in self._engine.formats:
+            require_native_sparse(fmt)
             known = " or ".join(known.name for known in self._engine.formats)
             raise UnsupportedFormat(f"{self.method} does not run in {fmt}; use {known}")
+        matrix = self._backend.matrix(A, FP64 if self._engine.stores else fmt)
         assert isinstance(matrix, SparseMatrix)
         A, pattern = matrix.given_to_engines(), self._pattern
         same = A.shape == pattern.shape and all(

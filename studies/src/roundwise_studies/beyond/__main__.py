@@ -66,7 +66,8 @@ def applications(options: Options) -> Iterable[FlatRow]:
 
 
 def patience_rows(options: Options) -> Iterable[FlatRow]:
-    settings = Settings(systems=options.systems, seeds=options.seeds)
+    taus = tuple(options.taus)
+    settings = Settings(systems=options.systems, seeds=options.seeds, taus=taus)
     for name in options.experiments:
         yield from patience.rows(name, settings, options.cache, options.jobs)
 
@@ -122,6 +123,7 @@ def main() -> None:
     parser.add_argument("--experiments", nargs="+", default=["dense"], choices=list(EXPERIMENTS))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--systems", type=int, default=100, help="of each half, for patience")
+    parser.add_argument("--taus", nargs="+", type=float, default=[1e-6, 1e-8], help="of patience")
     parser.add_argument("--library-seeds", type=int, default=3, help="of DQN and PPO")
     parser.add_argument("--problems", type=int, default=60, help="of each algorithm")
     parser.add_argument("--jobs", type=int, default=1)

@@ -37,6 +37,10 @@ TRAINING_BELOW = frozenset(
 TEST_ABOVE = frozenset({3, 5, 32, 33, 46, 54, 60, 71, 99})
 """Test systems with kappa = 1e3 or 1e6 that came out above, and count in the higher range."""
 
+PDE_OVERLAP = 19
+"""Test systems of the paper's PDE set that are training systems, too: Poisson's has nothing random
+but its size."""
+
 
 def released_set(
     n_train: int = TRAINING, n_test: int = 100, *, seed: int, sizes: tuple[int, int] = (100, 500)
