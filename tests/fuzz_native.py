@@ -55,7 +55,7 @@ NOT_FUZZED = {
 
 def entry_points() -> set[str]:
     """All that the module has to call, methods too, but for what `NOT_FUZZED` names."""
-    found = {name for name in dir(_kernels) if not name.startswith("_")}
+    found = {name for name in dir(_kernels) if name[0] != "_" and callable(getattr(_kernels, name))}
     for kind in [name for name in found if isinstance(getattr(_kernels, name), type)]:
         methods = vars(getattr(_kernels, kind)).items()
         found |= {f"{kind}.{name}" for name, one in methods if name[0] != "_" and callable(one)}

@@ -14,45 +14,22 @@ LONGEST_TABLE = 12
 HIGHEST = 7000
 """Pixels of a page on a laptop, about: ten screens of 900, less what the estimate is off by."""
 
-SURELY_TOO_HIGH = 9500
-"""Pixels from which a whole chapter is folded: links to its sections are lost then. A taste."""
-
 HEADING = re.compile(r"#{1,4} ")
 
 
 def folded(text: str) -> str:
     """A page in MyST's Markdown whose tables and sections are folded until it is short."""
     sections = [_with_folded_tables(section) for section in _sections(text)]
-    heights = [_height(section) for section in sections]
-    while sum(heights) > HIGHEST:
-        longest = max(range(len(sections)), key=heights.__getitem__)
-        shorter = _folded_section(sections[longest])
-        if _height(shorter) >= heights[longest]:
-            break
-        sections[longest], heights[longest] = shorter, _height(shorter)
-    if sum(heights) > SURELY_TOO_HIGH:
-        sections = _with_folded_chapter(sections)
-    return "\n".join(line for section in sections for line in section) + "\n"
-
-
-def _with_folded_chapter(sections: list[list[str]]) -> list[list[str]]:
-    """Fold all that is below the heading of the second level with the most subsections.
-
-    Their headings become bold text: a folded part can have none.
-    """
-    levels = [len(found[0]) if (found := re.match("#+", section[0])) else 0 for section in sections]
-    chapters = [i for i, level in enumerate(levels) if level == 2]
-    ends = [*chapters[1:], len(sections)]
-    if not chapters:
-        return sections
-    first, end = max(zip(chapters, ends, strict=True), key=lambda part: part[1] - part[0])
-    inner = []
-    for section in sections[first + 1 : end]:
-        plain = [line for line in section[1:] if not line.startswith(":::::")]
-        inner += ["", f"**{section[0].lstrip('# ')}**", *plain]
-    head = sections[first]
-    made = [*head, "", f":::::{{dropdown}} {head[0].lstrip('# ')}", *inner, ":::::", ""]
-    return [*sections[:first], made, *sections[end:]]
+    shown, longest_first = list(sections), sorted(sections, key=_height, reverse=True)
+    for keep in (True, False):
+        for section in longest_first:
+            if sum(map(_height, shown)) <= HIGHEST:
+                break
+            place = next(i for i, one in enumerate(sections) if one is section)
+            shorter = _folded_section(section, keep)
+            if _height(shorter) < _height(shown[place]):
+                shown[place] = shorter
+    return "\n".join(line for section in shown for line in section) + "\n"
 
 
 def _sections(text: str) -> list[list[str]]:
@@ -88,15 +65,15 @@ def _with_folded_tables(lines: list[str]) -> list[str]:
     return made[:-1]
 
 
-def _folded_section(lines: list[str]) -> list[str]:
-    """The heading and the first paragraph, and the rest folded."""
+def _folded_section(lines: list[str], keep: bool) -> list[str]:
+    """The heading, with `keep` the first paragraph, and the rest folded."""
     title = lines[0].lstrip("# ") if HEADING.match(lines[0]) else ""
     if not title or lines[0].startswith("# ") or any(line.startswith("::::") for line in lines):
         return lines
     start = 1
     while start < len(lines) and not lines[start].strip():
         start += 1
-    if start < len(lines) and re.match(r"[A-Za-z`*\[]", lines[start]):
+    if keep and start < len(lines) and re.match(r"[A-Za-z`*\[]", lines[start]):
         while start < len(lines) and lines[start].strip():
             start += 1
     plain = re.sub(r"[`*\[\]]|\(.*?\)", "", title)

@@ -99,7 +99,7 @@ class Ledger:
     check: bool = False
     start: float = field(default_factory=perf_counter)
     spent: float = 0.0  # seconds of comparisons
-    work: float = 0.0  # of calls before ours was loaded
+    waited: float = 0.0  # seconds of calls that ours could have answered, had it been loaded
     _places: dict[tuple[CodeType, int, str], Place] = field(default_factory=dict)
     _others: list[Place] = field(default_factory=list)
     lock: Any = field(default_factory=threading.Lock)

@@ -48,9 +48,9 @@ SPSOLVE_FROM, SPLU_FROM = 3000, 5000
 LOADED = "roundwise.solver.front_door"
 """It is loaded when the first call is answered by ours, with all that it needs."""
 
-LOADING_WORK, SPARSE_WORK = 2e10, 1e5
-"""n^3 of the dense calls before that, and what an equation of a sparse one counts: they take the
-originals about as long as loading (0.3 s on an idle machine; ``python -X importtime``)."""
+LOADING = 0.3
+"""Seconds that loading takes (two Zen 5 cores; ``python -X importtime``). A program whose originals
+have taken as long, in calls that ours could answer, will have more of them."""
 
 SMALL, EVERY = SOLVE_FROM**2, 16
 """Of calls with arrays of fewer numbers, which ours cannot gain in, one in so many is timed: that
@@ -88,7 +88,8 @@ class Stand:
             INSIDE.replaced = True
             try:
                 place = ledger.place(sys._getframe(1), name)
-                if size is None or place.avoided or not self._pays_loading(size, ledger):
+                waits = not (LOADED in sys.modules or ledger.check or ledger.waited >= LOADING)
+                if size is None or place.avoided or waits:
                     start = perf_counter()
                     try:
                         return original(*args, **kwargs)
@@ -96,6 +97,7 @@ class Stand:
                         seconds = perf_counter() - start
                         with ledger.lock:
                             place.count(_shape(args), seconds, calls)
+                            ledger.waited += seconds if size is not None else 0.0
                 return self._answer(original, ledger, place, size, args, kwargs)
             finally:
                 INSIDE.replaced = False
@@ -104,15 +106,6 @@ class Stand:
         call.__doc__, call.__module__ = original.__doc__, self.home
         call.__wrapped__ = original  # type: ignore[attr-defined]
         return call
-
-    def _pays_loading(self, size: tuple[int, ...], ledger: Ledger) -> bool:
-        """Whether the program has solved enough for our modules to be loaded."""
-        if LOADED in sys.modules or ledger.check:
-            return True
-        work = size[0] * (SPARSE_WORK if self.home == SPARSE else size[-1] ** 2)
-        with ledger.lock:
-            ledger.work += work
-        return ledger.work >= LOADING_WORK
 
     def _answer(
         self,
