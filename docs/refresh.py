@@ -307,6 +307,7 @@ COMMANDS = (
     accuracy,
     learning,
     sparse,
+    large,
     decisions,
     departures,
     scale,
