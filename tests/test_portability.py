@@ -254,7 +254,7 @@ def test_levels_share_no_code_of_a_library(tmp_path):
     built = re.findall(
         r"add_level\((\S+) \w*(?:baseline|portable) ", (ROOT / "CMakeLists.txt").read_text()
     )
-    assert len(built) == 9
+    assert len(built) == 10
     shared = []
     for source in built:
         kernels = compile_level(tmp_path, "g++", source, "own_level", "16", "-O0")
