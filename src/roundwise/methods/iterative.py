@@ -44,11 +44,11 @@ def price_of(name: str) -> Price:
     return price
 
 
-BYTES = {"sa": 75.0, "0": 60.0, "1": 95.0, "2": 150.0}
+BYTES = {"sa": 85.0, "0": 60.0, "1": 95.0, "2": 150.0}
 """Bytes for each entry of A at the peak, while the preconditioner is made: upper bounds, in any
 format of storage, of Laplacians in one to three dimensions (``tests/methods/test_memory.py``)."""
 
-VECTORS = 7
+VECTORS = 8
 """Of iterations, in FP64."""
 
 

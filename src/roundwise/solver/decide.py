@@ -69,7 +69,7 @@ UNASKED = 2.0**28
 """Bytes up to which nobody asks what is free. A taste: few machines have less, reading what Linux
 says of it takes half a millisecond, and touching so many bytes for the first time a hundred."""
 
-DENSE_BYTES, SPARSE_BYTES, FILLED_BYTES = 18.0, 206.0, 68.0
+DENSE_BYTES, SPARSE_BYTES, FILLED_BYTES = 18.0, 214.0, 68.0
 """That all methods stay below, for each number of a dense A, of a sparse A, and of its L."""
 
 TRIED = frozenset(method.name for method in ITERATIVE)
