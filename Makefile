@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
+BUILD_TOOLS  := 'scikit-build-core>=0.10' 'nanobind>=2.4' hatchling editables cmake ninja
 
 .PHONY: help demo test test-gpu test-frameworks lint extras bench engines envelope envelope-docs stages machine-docs speed speed-docs accuracy-docs learning-docs scaling native-docs gpu-docs compare scale default-policy sparse-prices sparse-docs large-docs fuzz fuzz-native torture sanitize dense-docs paper-docs beyond-docs docs site dist wheels test-wheel test-oldest test-newest clean
 
@@ -176,12 +177,14 @@ clean:  ## remove everything that was made
 
 $(VENV)/installed: $(VENV)/library-installed studies/pyproject.toml
 	# What the studies need is among the extras of dev.
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable ./studies
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable ./studies
 	touch $@
 
 $(VENV)/library-installed: $(BUILD_INPUTS)
 	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	# Built with tools that stay where they are: after a change, only what it touches is compiled again.
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check $(BUILD_TOOLS)
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[dev]'
 	touch $@
 
 # Roundwise is there already, so that these install what their extra needs, and compile nothing.

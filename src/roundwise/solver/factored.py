@@ -86,7 +86,6 @@ class Factored:
         # What it protects is consistent after every statement; one solve is one thread's.
         self._climbing = nullcontext() if once else fork_safe_lock()
         dense = self._backend.on_host and not matrix.is_sparse
-        self._once = once
         self._fixed = once or plan.asked or matrix.b.shape[1] > 1 or not dense  # see `count`
         self._spent = 0.0  # seconds that corrections with low factors were priced at
         self._upgraded_from: int | None = None  # the rung before `count` chose FP64
@@ -242,8 +241,6 @@ class Factored:
         with spinning_threads_aside(self.matrix.n if on_cores else 0):
             if not isinstance(analysis, NoAnalysis):
                 return analysis.factorize(A, action[0])
-            if on_cores and not self._once and type(A) is np.ndarray and action.method == "lu":
-                A = np.asfortranarray(A)  # substitution with such factors takes less time
             matrix = self._backend.matrix(A, action[0])
             if self.matrix.rounded:
                 matrix.offer(self.matrix.rounded.pop())

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +46,13 @@ from roundwise.solver.places import (
 )
 from roundwise.solver.policy_argument import DEFAULT
 from roundwise.solver.prepare import Accuracy, Asked, asked_of, backend_for, prepare
+from roundwise.solver.signatures import FactorOptions, Matrix, SolveOptions, Stack
+from roundwise.solver.solution import Solution
 from roundwise.solver.stacks import (
     AtOnce,
     Solve,
     StackedFactorization,
+    StackedSolution,
     again_alone,
     answer_alone,
     solve_stack,
@@ -66,6 +69,24 @@ ALONE_UP_TO = 256
 (`benchmarks/bench_gpu_calls.py --only stacks`)."""
 
 
+@overload
+def solve(
+    A: Matrix, b: Any, *, full_output: Literal[True], **options: Unpack[SolveOptions]
+) -> Solution: ...
+@overload
+def solve(
+    A: Stack, b: Any, *, full_output: Literal[True], **options: Unpack[SolveOptions]
+) -> StackedSolution: ...
+@overload
+def solve(
+    A: Any, b: Any, *, full_output: Literal[True], **options: Unpack[SolveOptions]
+) -> Solution: ...
+@overload
+def solve(
+    A: Any, b: Array, *, full_output: Literal[False] = False, **options: Unpack[SolveOptions]
+) -> Array: ...
+@overload
+def solve(A: Any, b: Any, *, full_output: bool = False, **options: Unpack[SolveOptions]) -> Any: ...
 def solve(
     A: Any,
     b: Any,
@@ -419,6 +440,12 @@ def _each(A: Any, b: Any, one: Solve, at_once: AtOnce, full_output: bool) -> Any
     return empty_answer(A, b)
 
 
+@overload
+def factor(A: Matrix, **options: Unpack[FactorOptions]) -> Factorization: ...
+@overload
+def factor(A: Stack, **options: Unpack[FactorOptions]) -> StackedFactorization: ...
+@overload
+def factor(A: Any, **options: Unpack[FactorOptions]) -> Factorization: ...
 def factor(
     A: Any,
     *,

@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+from numpy.typing import NDArray
 
 from roundwise.algorithms import Outcome
 from roundwise.backends import Backend
@@ -27,8 +29,9 @@ from roundwise.solver.policy_argument import (
     parse_policy,
 )
 from roundwise.solver.prepare import Accuracy, Asked, Options
-from roundwise.solver.solution import SolveFailed
-from roundwise.solver.stacks import StackedFactorization
+from roundwise.solver.signatures import Matrix, Stack, SystemOptions
+from roundwise.solver.solution import LeastSquaresSolution, Solution, SolveFailed
+from roundwise.solver.stacks import StackedFactorization, StackedSolution
 from roundwise.solver.structures import Structure
 from roundwise.tuning import PROBE_CONTEXT, DeployedPolicy
 
@@ -102,6 +105,31 @@ class Solver:
         elif not 0 <= explore < 1:
             raise ValueError(f"explore = {explore}; choose a share of the time, 0 <= explore < 1")
 
+    @overload
+    def solve(
+        self, A: Matrix, b: Any, *, full_output: Literal[True], **options: Unpack[SystemOptions]
+    ) -> Solution: ...
+    @overload
+    def solve(
+        self, A: Stack, b: Any, *, full_output: Literal[True], **options: Unpack[SystemOptions]
+    ) -> StackedSolution: ...
+    @overload
+    def solve(
+        self, A: Any, b: Any, *, full_output: Literal[True], **options: Unpack[SystemOptions]
+    ) -> Solution: ...
+    @overload
+    def solve(
+        self,
+        A: Any,
+        b: NDArray[Any],
+        *,
+        full_output: Literal[False] = False,
+        **options: Unpack[SystemOptions],
+    ) -> NDArray[Any]: ...
+    @overload
+    def solve(
+        self, A: Any, b: Any, *, full_output: bool = False, **options: Unpack[SystemOptions]
+    ) -> Any: ...
     def solve(
         self,
         A: Any,
@@ -150,6 +178,36 @@ class Solver:
         finally:
             lessons.end()
 
+    @overload
+    def lstsq(
+        self,
+        A: Any,
+        b: Any,
+        rcond: float | None = None,
+        *,
+        tol: float | None = None,
+        full_output: Literal[True],
+    ) -> LeastSquaresSolution: ...
+    @overload
+    def lstsq(
+        self,
+        A: Any,
+        b: NDArray[Any],
+        rcond: float | None = None,
+        *,
+        tol: float | None = None,
+        full_output: Literal[False] = False,
+    ) -> NDArray[Any]: ...
+    @overload
+    def lstsq(
+        self,
+        A: Any,
+        b: Any,
+        rcond: float | None = None,
+        *,
+        tol: float | None = None,
+        full_output: bool = False,
+    ) -> Any: ...
     def lstsq(
         self,
         A: Any,
