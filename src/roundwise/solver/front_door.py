@@ -109,6 +109,7 @@ def solve(
     progress: bool = False,
     rtol: float | None = None,
     atol: float | None = None,
+    memory: str | float | None = None,
 ) -> Any:
     """Solve ``A x = b`` in as little precision as it takes, and verify the answer.
 
@@ -184,6 +185,10 @@ def solve(
     rtol, atol : float, optional
         Accept x only if, for each right-hand side, ``||b - A x||_2 <= max(rtol ||b||_2, atol)``,
         as SciPy's iterative solvers do; `tol` is `rtol` then, if it is not given.
+    memory : str or number, optional
+        What a solve may take beside A: bytes, or ``"4GB"``, ``"512MiB"``. Methods that are expected
+        to take more are not chosen. By default it is what is free, for solves that take much. On a
+        GPU, its own memory counts.
 
     Returns
     -------
@@ -201,6 +206,8 @@ def solve(
         determinant is zero (docs/switching.md tells how that is known).
     ValueError, TypeError
         For input that cannot be solved with: shapes, NaN and infinity, operands on two devices.
+    InsufficientMemory
+        A `MemoryError`, before the work: no method fits into `memory`. It has all forecasts.
     DeviceUnavailable, DeviceMemoryError
         There is no GPU, or its memory does not suffice.
     UnknownNameError
@@ -221,7 +228,7 @@ def solve(
     no_wish = nullspace is M is x0 is None and rtol is atol is None
     no_wish = no_wish and callback is None and not progress
     framework = None if is_plain else framework_of(A, b)
-    if framework is not None and no_wish:
+    if framework is not None and no_wish and memory is None:
         return framework.solve_followed(
             A,
             b,
@@ -234,7 +241,7 @@ def solve(
             lower=lower,
             transposed=transposed,
         )
-    asked = asked_of(policy, tol, assume_a, accuracy, lower, transposed)
+    asked = asked_of(policy, tol, assume_a, accuracy, lower, transposed, memory)
     if no_wish and is_plain and device is None:
         x = _on_host(asked, A, b, full_output)
     elif no_wish and (is_plain or not is_operator(A)):
@@ -450,6 +457,7 @@ def factor(
     accuracy: Accuracy = "backward",
     device: str | None = None,
     lower: bool = False,
+    memory: str | float | None = None,
 ) -> Factorization | StackedFactorization:
     """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
 
@@ -459,8 +467,8 @@ def factor(
 
     Parameters
     ----------
-    A, tol, policy, assume_a, accuracy, device, lower
-        As for `solve`.
+    A, tol, policy, assume_a, accuracy, device, lower, memory
+        As for `solve`; `memory` is that beside A and its copy.
     columns : int
         How many right-hand sides to expect. The more there are, the smaller the factorization's
         share of the time, and the less lower precision gains.
@@ -476,7 +484,7 @@ def factor(
     array([0.09090909, 0.63636364])
     """
     is_plain = type(A) is np.ndarray or sparse.issparse(A)
-    if not is_plain and (framework := framework_of(A)) is not None:
+    if not is_plain and memory is None and (framework := framework_of(A)) is not None:
         return framework.factor_followed(  # type: ignore[no-any-return]
             A,
             tol=tol,
@@ -487,7 +495,7 @@ def factor(
             device=device,
             lower=lower,
         )
-    asked = asked_of(policy, tol, assume_a, accuracy, lower)
+    asked = asked_of(policy, tol, assume_a, accuracy, lower, False, memory)
     return factor_system(asked, A, columns, device)
 
 

@@ -142,6 +142,7 @@ class Solver:
         device: str | None = None,
         lower: bool = False,
         transposed: bool = False,
+        memory: str | float | None = None,
     ) -> Any:
         """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors.
 
@@ -150,7 +151,7 @@ class Solver:
 
         Parameters
         ----------
-        A, b, tol, full_output, assume_a, accuracy, device, lower, transposed
+        A, b, tol, full_output, assume_a, accuracy, device, lower, transposed, memory
             As for `roundwise.solve`.
 
         Returns
@@ -164,7 +165,7 @@ class Solver:
         >>> solver.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
         array([0.09090909, 0.63636364])
         """
-        options = Options.checked(tol, assume_a, accuracy, lower, transposed)
+        options = Options.checked(tol, assume_a, accuracy, lower, transposed, memory)
         given = A, b, full_output, device, self._patterns
         if self._learner is None or accuracy == "forward":
             return solve_system(Asked(self._asker, options), *given)
@@ -248,6 +249,7 @@ class Solver:
         accuracy: Accuracy = "backward",
         device: str | None = None,
         lower: bool = False,
+        memory: str | float | None = None,
     ) -> Factorization | StackedFactorization:
         """Factorize A once, to solve with many right-hand sides; see `roundwise.factor`.
 
@@ -257,7 +259,7 @@ class Solver:
 
         Parameters
         ----------
-        A, tol, assume_a, columns, accuracy, device, lower
+        A, tol, assume_a, columns, accuracy, device, lower, memory
             As for `roundwise.factor`.
 
         Returns
@@ -270,7 +272,7 @@ class Solver:
         >>> F.solve([1.0, 2.0])
         array([0.09090909, 0.63636364])
         """
-        options = Options.checked(tol, assume_a, accuracy, lower)
+        options = Options.checked(tol, assume_a, accuracy, lower, memory=memory)
         asker: Any = self._asker
         if self._learner is not None and accuracy != "forward":
             asker = _Lessons(self._learner, self._device_learner, may_explore=False)
