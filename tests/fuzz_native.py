@@ -49,6 +49,7 @@ NOT_FUZZED = {
     "ExpressFactors": "is made by express_factorize only",
     "StructuredFactors": "is made by structured_factorize only",
     "SparsePattern": "is made by sparse_pattern only",
+    "Preconditioner": "is made by iterative_hierarchy and iterative_incomplete only",
     "SparseSymbolic": "is made by sparse_analyse only",
 }
 
@@ -583,6 +584,101 @@ def supernodal(a: Arrays) -> None:
     )
 
 
+def square_rows(a: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A matrix in compressed rows, mostly with a diagonal that is positive or outweighs the rest;
+    sometimes corrupt."""
+    n = a.size()
+    starts, indices = a.compressed(n, diagonal=a.rng.random() < 0.9)
+    values = a.numbers(a.length(len(indices)))
+    fits = starts.ndim == indices.ndim == values.ndim == 1 and len(values) == len(indices)
+    if fits and values.flags.writeable and values.dtype == np.float64 and a.rng.random() < 0.8:
+        lengths = np.diff(starts.astype(np.int64))
+        if (lengths >= 0).all() and lengths.sum() == len(indices):
+            rows = np.repeat(np.arange(len(lengths)), lengths)
+            values[rows == indices] = a.rng.choice((3.0, 30.0, 1e-300, 1e300))
+    if a.rng.random() < 0.05:  # too short
+        starts = a.array(starts[: a.rng.integers(len(starts) + 1)], np.int32)
+    if a.rng.random() < 0.05:
+        indices = a.array(indices, np.int64)
+    return starts, indices, values
+
+
+def krylov_vectors(a: Arrays) -> None:
+    """What a Krylov method does between two products; sometimes with one array twice."""
+    n, count, which = a.size(), int(a.rng.integers(0, 4)), a.rng.integers(5)
+    if a.rng.random() < 0.02:
+        n = 70_000  # several strips, and threads
+    blocks = [a.numbers(a.length(n), a.length(count)) for _ in range(4)]
+    if a.rng.random() < 0.1:
+        place = a.rng.integers(4)
+        blocks[place] = blocks[a.rng.integers(4)]
+        if a.flag():  # they overlap in all but one column
+            whole = a.numbers(n, count + 1)
+            blocks[place], blocks[place - 1] = whole[:, 1:], whole[:, :-1]
+    x, y, p, q = blocks
+    first, second = a.numbers(a.length(count)), a.numbers(a.length(count))
+    threads = a.threads()
+    if which == 0:
+        kernels.krylov_dots(x, y, first, threads)
+    elif which == 1:
+        sizes = a.numbers(3, a.length(count)) if a.rng.random() < 0.9 else a.numbers(count, 3)
+        kernels.krylov_step(first, p, q, x, y, sizes, threads)
+    elif which == 2:
+        kernels.krylov_combine(first, x, second, y, threads)
+    elif which == 3:
+        basis = a.numbers(count, a.length(n), order="C")
+        h, following = (a.numbers(a.length(a.rng.choice((0, count)))) for _ in range(2))
+        w = basis[0] if count and basis.ndim == 2 and a.rng.random() < 0.1 else a.numbers(n)
+        kernels.krylov_project(basis, h, w, following, threads)
+    else:
+        n = min(n, 200)
+        starts, indices = a.compressed(n, a.rng.choice((np.int32, np.int64)))
+        values, x = a.numbers(a.length(len(indices))), a.numbers(a.length(n), count)
+        y = x if a.rng.random() < 0.05 else a.numbers(a.length(n), a.length(count))
+        kernels.krylov_rows_times(starts, indices, values, x, y, threads)
+
+
+def preconditioners(a: Arrays) -> None:
+    """Hierarchies and incomplete factors, which are applied where there are any; and a look."""
+    matrix, which = square_rows(a), a.rng.integers(4)
+    if which == 0:
+        kernels.iterative_look(*matrix)
+        return
+    n = max(len(matrix[0]) - 1, 0)
+    storage = str(a.rng.choice(("fp64", "fp32", "bf16", "fp16") * 5 + ("tf32", "")))
+    threads = a.threads()
+    if which == 1:
+        levels = int(a.rng.choice((0, 0, 1, 2, 5, 2**31 - 1, -1)))
+        _, found = kernels.iterative_incomplete(storage, *matrix, a.flag(), levels, threads)
+    else:
+        near = a.numbers(a.length(n * int(a.rng.choice((0, 0, 1, 3, 9)))))
+        nodes = a.indices(n, 0)
+        if n and a.rng.random() < 0.3:
+            inner = np.unique(a.rng.integers(0, n, a.rng.integers(n + 1)))
+            nodes = a.array(np.union1d(inner, [0, n]), np.int32)
+            if a.rng.random() < 0.2:
+                nodes = a.starts(len(nodes), n)
+        theta = float(a.rng.choice((0.08, 0.08, 0.0, 1e-3, 1e300, np.inf, np.nan, -1.0)))
+        degree = int(a.rng.choice((1, 2, 2, 3, 0, -1)))
+        ratio = float(a.rng.choice((4.0, 4.0, 30.0, 1e300, np.inf, 1.0, np.nan)))
+        coarsest = int(a.rng.choice((1, 1, 3, 10, 300, 2**31 - 1, 0, -(2**31))))
+        choices = a.flag(), theta, degree, ratio, coarsest, a.flag(), threads
+        _, found = kernels.iterative_hierarchy(storage, *matrix, near, nodes, *choices)
+    if found is None:
+        return
+    assert found.bytes > 0
+    assert found.levels[0][0] == n
+    for rows in (one for group in found.kept for one in group):
+        starts, indices, values, (height, width) = rows
+        assert len(starts) == height + 1
+        assert len(indices) == len(values) == starts[-1]
+        assert not len(indices) or 0 <= indices.min() <= indices.max() < width
+    count = int(a.rng.integers(0, 4))
+    right = a.numbers(a.length(n), count)
+    left = right if a.rng.random() < 0.1 else a.numbers(a.length(n), a.length(count))
+    kernels.preconditioner_apply(found, right, left, a.threads())
+
+
 FORMATS = [get_format(name) for name in ("bf16", "fp16", "tf32", "fp32", "fp64", "e4m3")]
 
 
@@ -690,16 +786,18 @@ SHARES: dict[Callable[[Arrays], None], float] = {
     corrections: 0.06,
     passes: 0.08,
     columns: 0.06,
-    residuals: 0.08,
+    residuals: 0.06,
     stack: 0.04,
     structured: 0.03,
     patterns: 0.04,
     left_looking: 0.06,
     sparse_at_once: 0.02,
     supernodal: 0.07,
-    emulated_matrices: 0.08,
-    emulated_vectors: 0.08,
-    emulated_sparse: 0.08,
+    krylov_vectors: 0.05,
+    preconditioners: 0.06,
+    emulated_matrices: 0.05,
+    emulated_vectors: 0.04,
+    emulated_sparse: 0.06,
     level: 0.01,
     text: 0.04,
 }

@@ -2,9 +2,9 @@
 
 Compiles the kernels of the level that every processor has with the sanitizers for addresses and
 undefined behaviour, then with that for threads, and runs tests/*_check.cpp, which factorize and
-solve dense and sparse systems by several threads. A finding of a sanitizer ends the program with an
-error, and so this one. `--strict` first compiles every C++ file outside of bindings/ with warnings
-as errors.
+solve dense and sparse systems, and make and apply preconditioners, by several threads. A finding of
+a sanitizer ends the program with an error, and so this one. `--strict` first compiles every C++
+file outside of bindings/ with warnings as errors.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ SANITIZERS = {
 }
 LEVELS = {
     "cpp/emulated/level.cpp": ("baseline", "off"),
+    "cpp/iterative/level.cpp": ("iterative_baseline", "off"),
     "cpp/native/level.cpp": ("native_baseline", "fast"),
     "cpp/native/bf16.cpp": ("native_portable", "fast"),
     "cpp/native/exact.cpp": ("exact_baseline", "off"),
@@ -45,6 +46,7 @@ CHECKS = (
     "native_portability_check",
     "sparse_portability_check",
     "sparse_numeric_check",
+    "iterative_check",
 )
 ALONE = "native_teams_check"
 """Has threads of its own, so that it is not linked with the rest."""
@@ -52,7 +54,7 @@ ALONE = "native_teams_check"
 
 def sources() -> list[str]:
     """All C++ files that know nothing of Python."""
-    folders = ("common", "emulated", "native", "sparse")
+    folders = ("common", "emulated", "iterative", "krylov", "native", "sparse")
     return [
         str(path.relative_to(ROOT))
         for folder in folders

@@ -35,6 +35,14 @@ inline void require(bool holds, const char* otherwise) {
     if (!holds) throw std::invalid_argument(otherwise);
 }
 
+// Of an array that is written while the other one is read: both are one array, if that may be, or share no memory.
+template <class X, class Y> void require_apart(const X& x, const Y& y, bool may_be_one = false) {
+    const auto first = reinterpret_cast<std::uintptr_t>(x.data()), second = reinterpret_cast<std::uintptr_t>(y.data());
+    const bool one = may_be_one && first == second && x.nbytes() == y.nbytes();
+    require(one || x.nbytes() == 0 || y.nbytes() == 0 || first + x.nbytes() <= second || second + y.nbytes() <= first,
+            "an array that is written overlaps one that is read; pass a copy");
+}
+
 // The products of a residual that are summed in double (native/exact.hpp).
 inline void require_block(std::int64_t block) {
     require(block == 0 || block >= least_block,

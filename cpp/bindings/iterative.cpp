@@ -1,6 +1,9 @@
 // Preconditioners: cpp/iterative.
 #include <nanobind/stl/unique_ptr.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "bindings/bindings.hpp"
 #include "iterative/hierarchy.hpp"
 #include "iterative/incomplete.hpp"
@@ -62,6 +65,7 @@ void bind_iterative(nb::module_& m) {
         require(R.shape(0) == Z.shape(0) && R.shape(1) == Z.shape(1) && length(R.shape(0)) == self.rows(),
                 "the shapes do not match; pass blocks of n rows");
         require(threads >= 1, "threads < 1; pass at least 1");
+        require_apart(R, Z, true);
         nb::gil_scoped_release release;
         self.apply(R.data(), Z.data(), static_cast<Index>(R.shape(1)), threads);
     });
@@ -76,6 +80,8 @@ void bind_iterative(nb::module_& m) {
                require(threads >= 1 && degree >= 1 && ratio > 1 && coarsest >= 1 && theta >= 0,
                        "threads, degree or coarsest < 1, ratio <= 1 or theta < 0; pass larger ones");
                require(near_null.size() % static_cast<std::size_t>(A.rows) == 0, "near_null has no whole columns; pass n numbers for each");
+               require(std::all_of(near_null.data(), near_null.data() + near_null.size(), [](double x) { return std::isfinite(x); }),
+                       "near_null has NaN or inf; pass finite numbers");
                NearNullSpace B{A.rows, static_cast<Index>(near_null.size() / static_cast<std::size_t>(A.rows)),
                                std::vector<double>(near_null.data(), near_null.data() + near_null.size())};
                Nodes first(nodes.data(), nodes.data() + nodes.size());

@@ -126,14 +126,14 @@ Tentative tentative(const std::vector<Index>& aggregate, Index count, const Node
     }
     // Modified Gram-Schmidt, twice, in each aggregate: B = Q R. Columns that others span are left out of Q.
     std::vector<double> Q(std::int64_t{n} * m);
-    std::vector<double> R(std::int64_t{count} * m * m);
+    std::vector<double> R(std::int64_t{n} * m);  // `rank` rows of m numbers, where Q's columns are
     Tentative made;
     made.nodes.assign(count + 1, 0);
     std::vector<double> column;
     for (Index a = 0; a < count; ++a) {
         const Index first = starts[a], size = starts[a + 1] - first;
         double* q = Q.data() + std::int64_t{first} * m;  // rank columns of `size`
-        double* r = R.data() + std::int64_t{a} * m * m;
+        double* r = R.data() + std::int64_t{first} * m;
         Index rank = 0;
         column.resize(size);
         for (Index c = 0; c < m; ++c) {
@@ -149,13 +149,13 @@ Tentative tentative(const std::vector<Index>& aggregate, Index count, const Node
                     double sum = 0;
                     for (Index k = 0; k < size; ++k) sum += other[k] * column[k];
                     for (Index k = 0; k < size; ++k) column[k] -= sum * other[k];
-                    r[p * m + c] += sum;
+                    r[std::int64_t{p} * m + c] += sum;
                 }
             for (Index k = 0; k < size; ++k) left += column[k] * column[k];
             if (rank == size || !(left > dependent * dependent * whole)) continue;
             const double norm = std::sqrt(left);
             for (Index k = 0; k < size; ++k) q[std::int64_t{rank} * size + k] = column[k] / norm;
-            r[rank * m + c] = norm;
+            r[std::int64_t{rank} * m + c] = norm;
             ++rank;
         }
         made.nodes[a + 1] = made.nodes[a] + rank;
@@ -168,7 +168,7 @@ Tentative tentative(const std::vector<Index>& aggregate, Index count, const Node
         for (Index p = made.nodes[a]; p < made.nodes[a + 1]; ++p)
             for (Index c = 0; c < m; ++c)
                 made.coarse.values[std::int64_t{c} * coarse + p] =
-                    R[(std::int64_t{a} * m + (p - made.nodes[a])) * m + c];
+                    R[(std::int64_t{starts[a]} + p - made.nodes[a]) * m + c];
     // The place of each unknown among its aggregate's members says where its row of Q is.
     made.P = Csr{n, coarse, Buffer<Index>(std::int64_t{n} + 1), {}, {}};
     made.P.starts[0] = 0;

@@ -17,7 +17,7 @@ template <class Row> Csr by_rows(Index rows, Index columns, int threads, const R
         Buffer<double> values;
     };
     std::vector<Part> parts(tasks);
-    std::vector<std::unique_ptr<Accumulator>> members(threads);
+    std::vector<std::unique_ptr<Accumulator>> members(std::max<std::int64_t>(1, std::min<std::int64_t>(tasks, threads)));
     Csr C{rows, columns, Buffer<Index>(std::int64_t{rows} + 1), {}, {}};
     for_rows(rows, threads, [&](Index begin, Index end, int number) {
         std::unique_ptr<Accumulator>& own = members[number];

@@ -50,6 +50,7 @@ void scaled_application(Index n, int threads, const double* r, const double* sca
     }
     int exponent;
     std::frexp(largest, &exponent);
+    exponent = std::clamp(exponent, -1022, 1023);  // both powers are numbers, also where r is subnormal or huge
     const double down = std::ldexp(1.0, -exponent), up = std::ldexp(1.0, exponent);
     pass(n, threads, [&](Index begin, Index end) {
         for (Index i = begin; i < end; ++i) b[i] = static_cast<T>(r[i] * scale[i] * down);

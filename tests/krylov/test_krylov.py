@@ -263,3 +263,14 @@ def test_products_of_sparse_matrices(index):
     A.indices[5] = 7000
     with pytest.raises(ValueError, match="out of range"):
         krylov.products_of(A)(X)
+
+
+def test_what_is_written_does_not_overlap_what_is_read():
+    X, one = columns(50, 4), np.ones(3)
+    with pytest.raises(ValueError, match="overlaps"):
+        BLOCKS.combine(one, X[:, 1:], one, X[:, :-1])
+    with pytest.raises(ValueError, match="overlaps"):
+        BLOCKS.step(one, X[:, 1:], X[:, 1:], np.asfortranarray(X[:, 1:]), X[:, :-1])
+    assert np.array_equal(BLOCKS.combine(2.0, X, 1.0, X.copy(order="F")), 3 * X)
+    Y = X.copy(order="F")
+    assert np.array_equal(BLOCKS.combine(2.0, Y, 1.0, Y), 3 * X)

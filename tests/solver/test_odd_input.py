@@ -344,3 +344,10 @@ def test_answers_are_arrays_to_numpy():
         assert np.asarray(solution) is solution.x
         assert np.array(solution, dtype=np.float32).dtype == np.float32
         assert np.linalg.norm(A @ np.ravel(solution) - b) < 1e-15
+
+
+@pytest.mark.parametrize("action", ["multigrid/sa:fp64-fp32-fp64-fp64", "ic/0:fp32-fp32-fp64-fp64"])
+def test_no_columns_of_a_singular_system(action):
+    """Nothing can be wrong with them, and nothing of A^-1 is known."""
+    A = np.diag([1.0, *(2.0,) * 7, 1.0]) - np.eye(9, k=1) - np.eye(9, k=-1)
+    assert rw.solve(sparse.csr_array(A), np.empty((9, 0)), policy=action).shape == (9, 0)

@@ -134,3 +134,13 @@ def test_failures_have_names(A, definite, status):
     with pytest.raises(ArithmeticFailure) as failed:
         Incomplete(sparse.csr_array(A), definite=definite)
     assert failed.value.status is status
+
+
+@pytest.mark.parametrize("size", [2.0**-1074, 2.0**-1060, 2.0**1022, 1.5 * 2.0**1023])
+@pytest.mark.parametrize("fmt", ["fp64", "bf16"])
+def test_residuals_at_the_ends_of_the_range_are_divided_by_powers_of_two_that_are_numbers(
+    fmt, size
+):
+    M = Incomplete(sparse.eye_array(9, format="csr"), fmt)
+    r = np.array([size, *np.zeros(8)])
+    np.testing.assert_allclose(M.apply(r), r, rtol=2**-8 if fmt == "bf16" else 0)

@@ -205,3 +205,16 @@ def test_arguments_that_do_not_fit_are_refused():
         Multigrid(A, near_nullspace=np.ones(24))
     with pytest.raises(ValueError, match="25 numbers"):
         Multigrid(A).apply(np.ones(24))
+
+
+def test_a_near_nullspace_may_have_more_columns_than_aggregates_have_unknowns():
+    """And takes no memory that grows with the square of its columns."""
+    A, rng = poisson_2d(40).A, np.random.default_rng(0)
+    with pytest.raises(ArithmeticFailure):  # the next level would be as large
+        Multigrid(A, near_nullspace=rng.standard_normal((1600, 1000)), coarsest=20)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_near_nullspace_that_is_not_finite_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"finite|NaN"):
+        Multigrid(poisson_2d(10).A, near_nullspace=np.full((100, 1), wrong))

@@ -296,7 +296,9 @@ class Examiner:
         if self._matrix.n <= PROVED_UP_TO and self._backend.on_host:
             error = self._relative(self._prover.errors(answer.X, columns.B, residual), answer)
             if math.isfinite(error):
-                condition = self._conditioning.lower_bound(self._prover.longest)
+                condition = 1.0  # of no columns: A may be singular
+                if answer.X.size:
+                    condition = self._conditioning.lower_bound(self._prover.longest)
                 return ErrorEstimate(error, True, _PROVED, condition)
         elif factors is not None and factors.fmt != FP64:
             found = self._estimated(answer, factors, residual)
