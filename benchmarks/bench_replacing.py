@@ -1,8 +1,8 @@
 """From which sizes on Roundwise is faster than the functions that `rw.replacing_numpy` replaces.
 
-Run on an idle machine: ``python benchmarks/bench_replacing.py`` (minutes). Calls in a row, as
-programs make them; contenders take turns. The prices in `roundwise/integrations/replaced.py` are
-read off.
+Run on an idle machine: ``python benchmarks/bench_replacing.py`` (a minute; ``--only sparse`` for a
+part). Calls in a row, as programs make them; contenders take turns. The prices in
+`roundwise/integrations/replaced.py` are read off.
 """
 
 from __future__ import annotations
@@ -43,11 +43,19 @@ def dense(n: int, rng: np.random.Generator) -> Iterator[Contenders]:
         lambda: scipys.lu_solve(scipys.lu_factor(A), b),
         lambda: rw.factor(A, assume_a="general").solve(b),
     )
+    yield from kept(A, b, size)
     yield (
         *("cho_factor, cho_solve", size),
         lambda: scipys.cho_solve(scipys.cho_factor(P), b),
         lambda: rw.factor(P, assume_a="positive definite").solve(b),
     )
+
+
+def kept(A: Any, b: Any, size: str) -> Iterator[Contenders]:
+    """One more solve with the factors."""
+    factors, F = scipy.linalg.lu_factor(A), rw.factor(A, assume_a="general")
+    F.solve(b)
+    yield "lu_solve", size, lambda: scipy.linalg.lu_solve(factors, b), lambda: F.solve(b)
 
 
 def tall(shape: tuple[int, int], rng: np.random.Generator) -> Iterator[Contenders]:
@@ -76,13 +84,20 @@ def sparse_contenders(A: Any, b: Any) -> Iterator[Contenders]:
     yield "splu", size, lambda: linalg.splu(A).solve(b), lambda: rw.factor(A).solve(b)
 
 
+PARTS: dict[str, Any] = {"dense": (dense, SIZES), "tall": (tall, TALL), "sparse": (stored, SIDES)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=7)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--only", choices=PARTS, default=None)
+    arguments = parser.parse_args()
+    repeats = arguments.repeats
     print(Machine.this())
     rows = []
-    for draw, sizes in ((dense, SIZES), (tall, TALL), (stored, SIDES)):
+    for part, (draw, sizes) in PARTS.items():
+        if arguments.only not in (None, part):
+            continue
         rng = np.random.default_rng(0)
         for name, size, theirs, ours in chain.from_iterable(draw(one, rng) for one in sizes):
             seconds = median_seconds(repeats, theirs, ours, pause=0.0)

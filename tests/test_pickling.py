@@ -37,6 +37,7 @@ from roundwise.backends import UnsupportedFormat
 from roundwise.backends.cuda.device import DeviceUnavailable
 from roundwise.backends.engines.contract import EngineError
 from roundwise.costs.rates import ProfileMissingError
+from roundwise.solver.memory_forecast import InsufficientMemory
 from roundwise.solver.places import CaptureError, DeviceMemoryError
 from roundwise.solver.trust.knowledge import SystemChanged
 from roundwise_studies.datasets import Dataset
@@ -114,6 +115,7 @@ ERRORS = {
         EngineError("no engine"),
         DeviceUnavailable("no GPU"),
         DeviceMemoryError("no memory"),
+        InsufficientMemory("no memory", {"lu:fp32": 4e9}),
         CaptureError("no graph"),
     )
 }

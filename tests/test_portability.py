@@ -202,10 +202,11 @@ def test_amx_level_on_emulated_registers(tmp_path):
     assert "avx512_bf16 baseline" in printed
 
 
-def test_the_check_that_only_sanitizers_run_still_compiles():
+@pytest.mark.parametrize("check", ["sparse_numeric_check", "iterative_check"])
+def test_a_check_that_only_sanitizers_run_still_compiles(check):
     """`make sanitize` takes minutes; a changed signature shows here."""
     require("g++")
-    command = ["g++", *FLAGS, "-fsyntax-only", "tests/sparse_numeric_check.cpp"]
+    command = ["g++", *FLAGS, "-fsyntax-only", f"tests/{check}.cpp"]
     subprocess.run(command, check=True, cwd=ROOT)
 
 
@@ -253,7 +254,7 @@ def test_levels_share_no_code_of_a_library(tmp_path):
     built = re.findall(
         r"add_level\((\S+) \w*(?:baseline|portable) ", (ROOT / "CMakeLists.txt").read_text()
     )
-    assert len(built) == 9
+    assert len(built) == 10
     shared = []
     for source in built:
         kernels = compile_level(tmp_path, "g++", source, "own_level", "16", "-O0")

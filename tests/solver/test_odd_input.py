@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 import roundwise as rw
+from roundwise.problems import poisson_2d
 
 A = np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.5, 0.0, 2.0]])
 B = np.array([[1.0, 0.0], [2.0, 1.0], [3.0, -1.0]])
@@ -351,3 +352,16 @@ def test_no_columns_of_a_singular_system(action):
     """Nothing can be wrong with them, and nothing of A^-1 is known."""
     A = np.diag([1.0, *(2.0,) * 7, 1.0]) - np.eye(9, k=1) - np.eye(9, k=-1)
     assert rw.solve(sparse.csr_array(A), np.empty((9, 0)), policy=action).shape == (9, 0)
+
+
+@pytest.mark.parametrize("points", [20, 54])  # the second is factorized by the supernodal engine
+@pytest.mark.parametrize("columns", [1, 3])
+def test_what_is_wrong_with_b_of_a_sparse_system_is_told_whatever_its_size(points, columns):
+    A, b = poisson_2d(points).A, np.ones((points**2, columns))
+    for wrong in (np.nan, np.inf):
+        b[0, 0] = wrong
+        with pytest.raises(ValueError, match="b has NaN or infinite entries"):
+            rw.solve(A, b)
+    b[0, 0] = 1e200
+    with pytest.raises(rw.RoundwiseError, match="scale A or b"):
+        rw.solve(A * 4e-200, b)

@@ -38,9 +38,7 @@ class Place:
     seconds: float = 0.0  # of all
     seconds_ours: float = 0.0  # of those that Roundwise answered
     wasted: float = 0.0  # of refused calls, before the original one was called
-    samples: int = 0
-    sampled_ours: float = 0.0  # seconds of calls that were compared
-    sampled_theirs: float = 0.0
+    ratios: list[float] = field(default_factory=list)  # original / ours, of calls compared
     smallest: tuple[int, ...] = ()
     largest: tuple[int, ...] = ()
     difference: float = 0.0  # the largest one that a check found, relative to the answer
@@ -75,15 +73,14 @@ class Place:
         theirs = self.seconds - self.seconds_ours - self.wasted
         if not self.ours:
             return theirs
-        if not self.sampled_ours:
+        if not self.ratios:
             return None
-        return theirs + self.seconds_ours * self.sampled_theirs / self.sampled_ours
+        from statistics import median  # a program is not to wait for it
+
+        return theirs + self.seconds_ours * median(self.ratios)
 
 
-COUNTS = (
-    *("calls", "ours", "refused", "seconds", "seconds_ours", "wasted"),
-    *("samples", "sampled_ours", "sampled_theirs"),
-)
+COUNTS = (*("calls", "ours", "refused", "seconds", "seconds_ours", "wasted"), "ratios")
 
 
 @dataclass
@@ -100,6 +97,7 @@ class Ledger:
     start: float = field(default_factory=perf_counter)
     spent: float = 0.0  # seconds of comparisons
     waited: float = 0.0  # seconds of calls that ours could have answered, had it been loaded
+    loading: float = 0.0  # seconds that loading ours took
     _places: dict[tuple[CodeType, int, str], Place] = field(default_factory=dict)
     _others: list[Place] = field(default_factory=list)
     lock: Any = field(default_factory=threading.Lock)
@@ -117,14 +115,18 @@ class Ledger:
         """Whether the original function is to be timed after a call that took so long."""
         if self.check:
             return True
-        if place.samples > place.ours.bit_length():
+        if len(place.ratios) > place.ours.bit_length():
             return False
         return self.spent + 3 * seconds <= SHARE * (perf_counter() - self.start)
+
+    def is_worth_loading(self, waited: float, elapsed: float) -> bool:
+        """Whether calls that ours could have answered, and the program, have taken as long."""
+        return self.waited >= waited and perf_counter() - self.start >= elapsed
 
     def clear(self) -> None:
         """Forget all calls: what a forked process inherits are its parent's."""
         self._places, self._others, self.lock = {}, [], threading.Lock()
-        self.start, self.spent = perf_counter(), 0.0
+        self.start, self.spent, self.loading = perf_counter(), 0.0, 0.0
 
     @property
     def places(self) -> list[Place]:
@@ -146,16 +148,16 @@ class Ledger:
                 self._others.append(Place(**saved | sizes))
 
     def __str__(self) -> str:
-        return table(self.places, perf_counter() - self.start, self.check)
+        return table(self.places, perf_counter() - self.start, self.loading, self.check)
 
 
-def table(places: list[Place], elapsed: float, check: bool) -> str:
+def table(places: list[Place], elapsed: float, loading: float, check: bool) -> str:
     """What `python -m roundwise run` writes at the end."""
     if not places:
         return "roundwise: the program called none of the functions that are replaced"
     head = ["where", "function", "calls", "size", "seconds", "by roundwise", "originally", "gain"]
     rows = [head + ["difference"] * check]
-    gain, unknown = 0.0, 0
+    gain, unknown = -loading, 0
     for one in places:
         was = one.original
         gain += 0.0 if was is None else was - one.seconds
@@ -177,6 +179,8 @@ def table(places: list[Place], elapsed: float, check: bool) -> str:
     lines.insert(1, "  ".join("-" * width for width in widths))
     verdict = f"{gain:.3g} s gained" if gain >= 0 else f"{-gain:.3g} s lost"
     lines.append(f"roundwise: about {verdict} in a program of {elapsed:.3g} s")
+    if loading:
+        lines[-1] += f", {loading:.2g} s for loading roundwise included"
     if unknown:
         lines.append(
             f'"?" at {unknown} of {len(places)} places: the program was too short to compare '

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from time import perf_counter
 from typing import Any
 
@@ -28,10 +29,10 @@ REFUSED = (ArithmeticError, MemoryError, TypeError, ValueError, Warning)
 
 PLAIN = tuple(map(np.dtype, (np.float64, np.float32, np.complex128, np.complex64)))
 
-SOLVE_FROM, COMPLEX_FROM = 50, 100
+SOLVE_FROM, COMPLEX_FROM = 50, 200
 """From so many unknowns on ours is faster than `numpy.linalg.solve`: a price, as all that follow
-(two Zen 5 cores, ``python benchmarks/bench_replacing.py``). `scipy.linalg.solve` takes four times
-as long as ours from one unknown on."""
+(two Zen 5 cores, ``python benchmarks/bench_replacing.py``). `scipy.linalg.solve` takes two to four
+times as long as ours from one unknown on."""
 
 FACTOR_FROM, CHOLESKY_FROM = 500, 1000
 """For one factorization and few solves."""
@@ -48,9 +49,11 @@ SPSOLVE_FROM, SPLU_FROM = 3000, 5000
 LOADED = "roundwise.solver.front_door"
 """It is loaded when the first call is answered by ours, with all that it needs."""
 
-LOADING = 0.3
-"""Seconds that loading takes (two Zen 5 cores; ``python -X importtime``). A program whose originals
-have taken as long, in calls that ours could answer, will have more of them."""
+LOADING, MOST = 0.3, 0.05
+"""Seconds that loading takes (two Zen 5 cores; the table of ``python -m roundwise run --check``
+tells them). It is loaded when originals have taken as long in calls that ours could answer, as
+there will be more of them, and when it is at most this share of the time that the program has run:
+one that solves nothing more has lost no more than that."""
 
 SMALL, EVERY = SOLVE_FROM**2, 16
 """Of calls with arrays of fewer numbers, which ours cannot gain in, one in so many is timed: that
@@ -88,7 +91,11 @@ class Stand:
             INSIDE.replaced = True
             try:
                 place = ledger.place(sys._getframe(1), name)
-                waits = not (LOADED in sys.modules or ledger.check or ledger.waited >= LOADING)
+                waits = not (
+                    LOADED in sys.modules
+                    or ledger.check
+                    or ledger.is_worth_loading(LOADING, LOADING / MOST)
+                )
                 if size is None or place.avoided or waits:
                     start = perf_counter()
                     try:
@@ -117,6 +124,10 @@ class Stand:
         kwargs: Any,
     ) -> Any:
         assert self.ours is not None
+        if LOADED not in sys.modules:
+            start = perf_counter()
+            import_module(LOADED)
+            ledger.loading += perf_counter() - start
         start = perf_counter()
         try:
             answer = self.ours(place, original, *args, **kwargs)
@@ -140,9 +151,7 @@ class Stand:
             theirs = original(*args, **kept)
             with ledger.lock:
                 taken = perf_counter() - start
-                place.samples += 1
-                place.sampled_ours += seconds
-                place.sampled_theirs += taken
+                place.ratios.append(taken / seconds)
                 ledger.spent += taken
                 if ledger.check and isinstance(answer, np.ndarray | AsTuple):
                     place.difference = max(place.difference, _difference(answer, theirs))

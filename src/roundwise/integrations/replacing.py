@@ -6,7 +6,6 @@ all modules that have imported them by name. Leaving the context puts the origin
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.util
 import sys
 import threading
@@ -27,7 +26,7 @@ _LOCK = threading.RLock()
 _present: _Replacement | None = None
 
 
-class AtImport(importlib.abc.MetaPathFinder):
+class AtImport:
     """Calls a function for each of some modules, once it has been imported."""
 
     def __init__(self, names: Sequence[str], then: Callable[[ModuleType], None]) -> None:

@@ -33,6 +33,9 @@ class Shape:
     diagonals : int
         For a dense A: the diagonals between the outermost two that have a nonzero entry, if they
         were looked for; else 0.
+    stored, nd_stored : float
+        For a sparse A: numbers of L as our engines store it, with zeros that complete its dense
+        panels, in both orders.
 
     Examples
     --------
@@ -49,6 +52,8 @@ class Shape:
     nd_flops: float = 0.0  # in the order of nested dissection; 0 if nobody counted
     row_squares: float = 0.0  # sum of the squares of the rows' entries
     diagonals: int = 0  # of a dense band; 0 if nobody looked
+    stored: float = 0.0  # numbers in the panels of L in AMD's order: `filled`, and some zeros
+    nd_stored: float = 0.0  # in the order of nested dissection
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,10 @@ Price = Callable[[Rates, Shape, str], Seconds | None]
 
 DevicePrice = Callable[[DeviceRates, Shape, str], Seconds | None]
 
+Memory = Callable[[Shape, str], float]
+"""Bytes that a solve in a format (by name) takes at most beside A, of real numbers; infinite if the
+shape does not tell."""
+
 Preparation = Callable[[Any, Any], Any]
 """Makes of a backend and A an `Analysis`, which factorizes A in a format; for least squares, of the
 factor stage and the tall one of A and A' the `AugmentedFactors`."""
@@ -131,6 +140,7 @@ class Method:
     counts: tuple[str, ...] = ()  # what a profile must know, for the price to hold
     price: Price | None = None
     device_price: DevicePrice | None = None
+    memory: Memory | None = None  # None: nobody knows
     prepare: Preparation | None = None  # None: `Backend.analyse` knows the method by its name
 
     def suits(self, known: Mapping[str, float]) -> bool:

@@ -48,6 +48,21 @@ def cholesky_price(rates: Rates, shape: Shape, fmt: str) -> Seconds | None:
     return factorization(rates, shape, fmt, rates.cholesky[fmt])
 
 
+PACKED = 1000
+"""Columns that a factorization packs or copies at a time, on up to two threads. A fact of the
+peaks that ``tests/methods/test_memory.py`` compares forecasts with."""
+
+
+def memory(shape: Shape, fmt: str) -> float:
+    """A copy of A, which becomes the factors. What is narrower than FP32 is computed in that."""
+    return max(get_format(fmt).storage_bytes, 4) * float(shape.n) * (shape.n + min(shape.n, PACKED))
+
+
+def qr_memory(shape: Shape, fmt: str) -> float:
+    """Factors, and a byte for each number that is looked at for overflow."""
+    return memory(shape, fmt) + float(shape.n) ** 2
+
+
 CHOLESKY = Method(
     "cholesky",
     sparse=False,
@@ -56,6 +71,7 @@ CHOLESKY = Method(
     needs=("looks_positive_definite",),
     price=cholesky_price,
     device_price=gpu.price_of("cholesky", share=0.5),
+    memory=memory,
 )
 LU = Method(
     "lu",
@@ -64,6 +80,7 @@ LU = Method(
     then=("qr", "superlu/colamd"),
     price=lu_price,
     device_price=gpu.price_of("lu"),
+    memory=memory,
 )
 # Backward stable where LU's entries grow. It comes after LU in FP64, never first: no price.
-QR = Method("qr", sparse=False, formats=(FP64,), chosen=False)
+QR = Method("qr", sparse=False, formats=(FP64,), chosen=False, memory=qr_memory)

@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 from roundwise.formats import BF16, FP16, FP32, FP64
-from roundwise.methods.contract import Method, Price, Rates, Seconds, Shape
+from roundwise.methods.contract import Memory, Method, Price, Rates, Seconds, Shape
 from roundwise.methods.sparse import DEFINITE, SAFE, amounts
 
 TYPICAL = 10
@@ -44,17 +44,40 @@ def price_of(name: str) -> Price:
     return price
 
 
+BYTES = {"sa": 85.0, "0": 60.0, "1": 95.0, "2": 150.0}
+"""Bytes for each entry of A at the peak, while the preconditioner is made: upper bounds, in any
+format of storage, of Laplacians in one to three dimensions (``tests/methods/test_memory.py``)."""
+
+VECTORS = 8
+"""Of iterations, in FP64."""
+
+
+def memory_of(name: str) -> Memory:
+    """The entries' share is that of `BYTES`, by levels of fill."""
+    each = BYTES[name.partition("/")[2]]
+
+    def memory(shape: Shape, fmt: str) -> float:
+        vectors = VECTORS * FP64.storage_bytes * float(shape.n) * shape.columns
+        return each * shape.entries + vectors
+
+    return memory
+
+
 STORED, STRONG = (BF16, FP16, FP32, FP64), ("strong_diagonal",)
 
 MULTIGRID = Method(
-    "multigrid/sa", True, STORED, ("cholesky/amd",), needs=DEFINITE, price=price_of("multigrid/sa")
+    *("multigrid/sa", True, STORED, ("cholesky/amd",)),
+    needs=DEFINITE,
+    price=price_of("multigrid/sa"),
+    memory=memory_of("multigrid/sa"),
 )
 
 
 def incomplete(name: str, then: tuple[str, ...], needs: tuple[str, ...]) -> Method:
     """One that a caller may ask for; only ``ilu/0`` has a price, and is chosen by policies."""
     price = price_of(name) if name == "ilu/0" else None
-    return Method(name, True, STORED, then, price is not None, needs, price=price)
+    chosen, memory = price is not None, memory_of(name)
+    return Method(name, True, STORED, then, chosen, needs, price=price, memory=memory)
 
 
 INCOMPLETE = (

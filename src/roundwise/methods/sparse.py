@@ -9,8 +9,10 @@ leave the ordering out. Solves are priced per entry of L. A method without rates
 
 from __future__ import annotations
 
-from roundwise.formats import FP32, FP64, FloatFormat
-from roundwise.methods.contract import Method, Price, Rates, Seconds, Shape
+import math
+
+from roundwise.formats import FP32, FP64, FloatFormat, get_format
+from roundwise.methods.contract import Memory, Method, Price, Rates, Seconds, Shape
 
 SAFE = "superlu/colamd"
 """The method of last resort: partial pivoting, in an order that limits fill whatever the pivots."""
@@ -50,6 +52,43 @@ def price_of(name: str) -> Price:
     return price
 
 
+ANALYSED = 20.0
+"""Bytes for each entry of A that the pattern, the order and a copy of A take: a fact of
+``tests/methods/test_memory.py``."""
+
+OWN = {"cholesky": 1.0, "ldl": 1.0, "lu": 2.0}
+"""Factors that our engines store, in copies of L."""
+
+OPAQUE = {"superlu/colamd": 5.6, "superlu/mmd": 4.0, "cholmod": 2.0, "pardiso-cholesky": 2.0}
+"""Numbers with a 32-bit index that an engine takes at most for each entry of L in AMD's order.
+SuperLU's are upper bounds of peaks on grids, as ``tests/methods/test_memory.py`` measures them: up
+to 5.1 by colamd and 3.6 by mmd. Those of engines that do not come with SciPy are guesses."""
+
+OTHERS = 4.0
+
+AMG = 130.0
+"""Bytes of PyAMG's hierarchies for each entry of A, at most: see `methods.iterative.BYTES`."""
+
+
+def memory_of(name: str) -> Memory:
+    """Bytes by the counts of symbolic analysis: nearly exact for our engines, a bound of others."""
+    kind, _, order = name.partition("/")
+    if kind == "amg":
+        return lambda shape, fmt: AMG * shape.entries
+
+    def memory(shape: Shape, fmt: str) -> float:
+        size = get_format(fmt).storage_bytes
+        if kind in OWN:
+            numbers = (order == "nd" and shape.nd_stored) or shape.stored
+            factors = OWN[kind] * size * numbers
+        else:
+            numbers = shape.filled
+            factors = OPAQUE.get(name, OPAQUE.get(kind, OTHERS)) * (size + 4) * numbers
+        return factors + ANALYSED * shape.entries if numbers else math.inf
+
+    return memory
+
+
 def engine(
     name: str,
     then: tuple[str, ...],
@@ -59,7 +98,13 @@ def engine(
 ) -> Method:
     """A sparse engine with one of its orderings; `low` is the format tried before FP64."""
     formats = (FP64,) if low is None else (low, FP64)
-    return Method(name, True, formats, then, needs=needs, counts=counts, price=price_of(name))
+    return Method(
+        *(name, True, formats, then),
+        needs=needs,
+        counts=counts,
+        price=price_of(name),
+        memory=None if name.startswith("cudss") else memory_of(name),
+    )
 
 
 SPARSE = (

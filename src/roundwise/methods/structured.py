@@ -43,8 +43,24 @@ def _seconds(rates: Rates, shape: Shape, factors: float, substitution: float) ->
     )
 
 
+def banded_memory(shape: Shape, fmt: str) -> float:
+    """The band, and half as many diagonals again for what pivoting fills in."""
+    return 1.5 * FP64.storage_bytes * shape.n * shape.diagonals
+
+
+def triangular_memory(shape: Shape, fmt: str) -> float:
+    """A copy of A, with its rows and columns in order."""
+    return float(FP64.storage_bytes) * shape.n**2
+
+
 BANDED = Method(
-    "banded", sparse=False, formats=(FP64,), then=("lu",), needs=("banded",), price=banded_price
+    "banded",
+    sparse=False,
+    formats=(FP64,),
+    then=("lu",),
+    needs=("banded",),
+    price=banded_price,
+    memory=banded_memory,
 )
 TRIANGULAR = Method(
     "triangular",
@@ -53,4 +69,5 @@ TRIANGULAR = Method(
     then=("lu",),
     needs=("triangular",),
     price=triangular_price,
+    memory=triangular_memory,
 )

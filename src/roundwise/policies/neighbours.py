@@ -414,7 +414,8 @@ def _told_of_formats(chosen: Expectation, all_known: list[Expectation]) -> str:
     ours = milliseconds(chosen.seconds)
     others = {e.fmt: e for e in all_known if e.fmt != chosen.fmt}
     if not others or chosen.fmt != FP64.name:
-        against = f", against {milliseconds(others[FP64.name].seconds)} in FP64" if others else ""
+        higher = others.get(FP64.name)  # none where its factors do not fit into memory
+        against = f", against {milliseconds(higher.seconds)} in FP64" if higher else ""
         return f"it sufficed on {_share(chosen)}; expected {ours}{against}."
     lower = min(others.values(), key=lambda e: e.seconds)
     theirs = milliseconds(lower.seconds)

@@ -30,6 +30,7 @@ from roundwise.methods.iterative import ITERATIVE
 from roundwise.policies import NeighbourPolicy, OnlinePolicy, Policy, Ranking
 from roundwise.policies.profile import KINDS, STRUCTURE, Profile, fitting_actions, kind_of
 from roundwise.solver.direct_or_iterative import FORMAT, DirectWay, rival_of
+from roundwise.solver.memory_forecast import InsufficientMemory, in_words, room_for
 from roundwise.solver.places import DeviceMemoryError, memory_needed
 from roundwise.solver.policy_argument import (
     ALGORITHM,
@@ -63,6 +64,13 @@ PATIENCE, LEAST_LIMIT = 3.0, 0.1
 expected of the safe action, but not before LEAST_LIMIT seconds. A taste: counts are seldom off by
 that much, and a solve that is stopped has lost no more than it would take safely."""
 
+
+UNASKED = 2.0**28
+"""Bytes up to which nobody asks what is free. A taste: few machines have less, reading what Linux
+says of it takes half a millisecond, and touching so many bytes for the first time a hundred."""
+
+DENSE_BYTES, SPARSE_BYTES, FILLED_BYTES = 18.0, 214.0, 68.0
+"""That all methods stay below, for each number of a dense A, of a sparse A, and of its L."""
 
 TRIED = frozenset(method.name for method in ITERATIVE)
 """Methods whose price says little before they are tried: see `direct_or_iterative`."""
@@ -124,9 +132,18 @@ def decide(system: System, asker: Asker, options: Options = PLAIN) -> Plan:
     known = _structure(system, options.definite)
     if not isinstance(policy, Start):
         return _ranked(policy, system, known, options)
+    orders = None
+    if system.is_sparse and options.memory is not None and system.backend.sparse_on != "cuda":
+        _looked_at(system, known)
+        orders = _counted(system, dict(known))
+    system = _in_memory(system, known, orders, options)
     asked, backend = policy.with_method(_suited_method(system, known)), system.backend
     if not backend.on_host:
         asked = [_runnable(action, backend) for action in asked]
+    if system.room is not None:
+        asked = [action for action in asked if system.fits(action)]
+        if not asked:
+            raise system.room.error(policy.text)
     climb = partial(ladder_from, system=system)
     return as_asked(policy.text, asked, backend.methods(*system.kind), climb)
 
@@ -172,6 +189,8 @@ def _ranked(
     if system.is_sparse and system.backend.sparse_on == "cuda":
         known |= probe.structure(system.profiled)
         reason: str | None = BY_CUDSS
+    elif options.memory is not None:
+        reason = None  # nothing is taken without a forecast
     else:
         reason = ranks.small(_suited_kind(system, known), size)
     if reason is not None:
@@ -179,25 +198,89 @@ def _ranked(
     if system.is_sparse:
         _looked_at(system, known)
     is_real = system.is_sparse and not system.is_complex
-    if not options.forward and is_real and isinstance(ranks, NeighbourPolicy | OnlinePolicy):
+    may_iterate = (
+        not options.forward and is_real and isinstance(ranks, NeighbourPolicy | OnlinePolicy)
+    )
+    if may_iterate:
         others = default_policy().rival_seconds
         rival = rival_of(
             *(system, current_prices(), known, partial(others, "sparse")),
-            lambda: _direct(policy, system, known, options.tol),
+            lambda: _direct(policy, system, known, options),
         )
         if rival is not None:
             method, direct, why = rival
             first = Action([FORMAT, FP64, FP64, FP64], method.name)
-            return Plan(ladder_from(first, system), why, direct=direct)
-    return _direct(policy, system, known, options.tol)
+            if _in_memory(system, known, None, options).fits(first):
+                return Plan(ladder_from(first, system), why, direct=direct)
+    try:
+        return _direct(policy, system, known, options)
+    except InsufficientMemory as error:
+        if may_iterate and (plan := _iterative(system, known, options, error)) is not None:
+            return plan
+        raise
+
+
+def _iterative(
+    system: System, known: dict[str, float], options: Options, error: InsufficientMemory
+) -> Plan | None:
+    """The iterative method that fits A and the memory, where no factorization does."""
+
+    def make() -> Plan:
+        raise error
+
+    system = _in_memory(system, known, None, options)
+    for name in ("multigrid/sa", "ilu/0"):
+        action = Action([FORMAT, FP64, FP64, FP64], name)
+        if METHODS[name].fits(known) and system.fits(action) and system.A.indices.dtype == "int32":
+            direct = {key: one for key, one in error.forecasts.items() if not _is_tried(key)}
+            least = min(direct, key=lambda key: direct[key])
+            reason = (
+                f"Chose {name}: no factorization is expected to fit into memory. Of these, {least} "
+                f"would take least, {in_words(direct[least])}."
+            )
+            way = DirectWay(math.inf, 0.0, make)
+            return Plan(ladder_from(action, system), reason, direct=way)
+    return None
+
+
+def _is_small(system: System, orders: Orders | None) -> bool:
+    """Whether no method takes so much that anybody asks what is free."""
+    if not system.is_sparse:
+        return DENSE_BYTES * system.n**2 <= UNASKED
+    filled = 0.0 if orders is None else orders.counts["factor_entries"]
+    return bool(SPARSE_BYTES * system.A.nnz + FILLED_BYTES * filled <= UNASKED)
+
+
+def _is_tried(key: str) -> bool:
+    return key.partition(":")[0] in TRIED
+
+
+def _in_memory(
+    system: System, known: dict[str, float], orders: Orders | None, options: Options
+) -> System:
+    """The system, with the room for its factors where not everything fits.
+
+    `orders` have the counts, which forecasts for sparse matrices need.
+    """
+    if system.place is not None:
+        return system
+    if options.memory is None and _is_small(system, orders):
+        return system
+    room = room_for(system, known, orders, options.memory)
+    return replace(system, room=room) if room.lacking else system
 
 
 def _direct(
-    policy: DeployedPolicy, system: System, known: dict[str, float], tol: float | None
+    policy: DeployedPolicy, system: System, known: dict[str, float], options: Options
 ) -> Plan:
     """The plan by what a policy knows, or by counts and prices."""
-    ranks, known = policy.policy, dict(known)
+    known, tol = dict(known), options.tol
     orders = _counted(system, known)
+    system = _in_memory(system, known, orders, options)
+    if system.room is not None and isinstance(policy.policy, OnlinePolicy):
+        # What fits differs from solve to solve: this one is no lesson for others.
+        policy = DeployedPolicy(policy.policy.prior, policy.context)
+    ranks = policy.policy
     free = known | {"n": float(system.profiled.n)}
     known |= system.features(policy.context.features, known, ranks.probes(free))
     seen = ranks.seen(known) if system.place is None else None  # there, memory counts, too
@@ -206,7 +289,9 @@ def _direct(
     if seen is None:
         return replace(_priced(policy, system, known, None), orders=orders)
     plans, backend = ranks.plans(seen), system.backend
-    key = backend, backend.methods(*system.kind), system.kind, system.dtype == np.float32
+    lacking = None if system.room is None else system.room.lacking
+    single = system.dtype == np.float32
+    key = backend, backend.methods(*system.kind), system.kind, single, lacking
     if (plan := plans.get(key)) is None:
         plan = plans[key] = _priced(policy, system, known, seen)
     return plan if orders is None else replace(plan, orders=orders)
@@ -221,8 +306,11 @@ def _priced(policy: DeployedPolicy, system: System, known: dict[str, float], see
     if not allowed:
         if system.place is not None:
             raise _too_large(ranks.space, system)
+        safe = _safe_action(system, known)
+        if system.room is not None and not system.fits(safe):
+            raise system.room.error("the policy")
         reason = "The policy has no action for such a matrix: FP64 at once."
-        return Plan(ladder_from(_safe_action(system, known), system), reason)
+        return Plan(ladder_from(safe, system), reason)
     learn = None
     if seen is None:
         ranking, learn = policy.ranked(known, allowed)
@@ -343,13 +431,15 @@ def allowed_actions(space: ActionSpace, system: System, known: dict[str, float])
     """The actions of a space whose method fits the system, and whose factors fit its memory."""
     backend = system.backend
     fitting = fitting_actions(space, known, backend.methods(*system.kind))
-    if backend.on_host and not system.is_complex:  # formats that a machine lacks are raised later
+    plain = backend.on_host and not system.is_complex and system.room is None
+    if plain:  # formats that a machine lacks are raised later
         return fitting
     return tuple(
         i
         for i in fitting
-        if backend.runs(space[i].method or "lu", space[i][0], *system.kind)
-        and system.fits(space[i])
+        if (backend.on_host and not system.is_complex)
+        or backend.runs(space[i].method or "lu", space[i][0], *system.kind)
+        if system.fits(space[i])
     )
 
 
@@ -368,9 +458,12 @@ def ladder_from(first: Action, system: System) -> tuple[Action, ...]:
     Rungs whose factors do not fit into the memory are left out; the first one does.
     """
     ladder = _ladder_from(first, system.backend, *system.kind)
-    if system.place is None:
+    if system.place is None and system.room is None:
         return ladder
-    return tuple(action for action in ladder if action == first or system.fits(action))
+    fitting = tuple(action for action in ladder if action == first or system.fits(action))
+    if not fitting and system.room is not None:  # the first one was raised to a higher format
+        raise system.room.error(f"a climb from {first}")
+    return fitting
 
 
 @lru_cache(maxsize=256)

@@ -16,6 +16,7 @@ same bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from roundwise.methods.iterative import (
     iteration_seconds,
     least_shape,
 )
+from roundwise.solver.memory_forecast import InsufficientMemory
 from roundwise.solver.system import System
 
 if TYPE_CHECKING:
@@ -65,6 +67,14 @@ class DirectWay:
     def plan(self) -> Plan:
         return self.make()
 
+    @cached_property
+    def seconds(self) -> float:
+        """What the direct way takes; infinite if it does not fit into memory."""
+        try:
+            return self.plan.seconds
+        except InsufficientMemory:
+            return math.inf
+
     def grants(self, iterations: float) -> bool:
         """Whether so many iterations take less time than the direct way.
 
@@ -72,7 +82,7 @@ class DirectWay:
         would have, factors are made.
         """
         seconds = iterations * self.each
-        return seconds <= self.least or seconds <= self.plan.seconds
+        return seconds <= self.least or seconds <= self.seconds
 
 
 def rival_of(

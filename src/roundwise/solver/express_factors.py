@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -177,7 +177,8 @@ class ThreadedFactors:
 
     def __init__(self, A: Array, wanted: Wanted, own: bool = False) -> None:
         form = as_known_type(A)
-        order = "C" if form.dtype.kind == "c" else "F"  # F: substitution takes less time
+        # F: substitution takes less time
+        order: Literal["C", "F"] = "C" if form.dtype.kind == "c" else "F"
         self.A = form if own or form is not A else form.copy(order=order)
         self._tol, self.factor = wanted.tol, FP64.name
         with spinning_threads_aside(len(A)):

@@ -21,6 +21,7 @@ import numpy as np
 import roundwise._kernels as _kernels
 from roundwise._csr import FORMS, SparseLU, places_of, read_again, read_sparse
 from roundwise.algorithms.accuracy import passes, upper_bounds, within
+from roundwise.backends.contract import ArithmeticFailure
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native import exact
 from roundwise.backends.native.small_sparse import (
@@ -297,7 +298,10 @@ def _by_engine(lu: SparseLU, b: Array, known: Known, inverse: Inverse) -> Any:
     n, right = len(b), b.astype(np.float64, copy=False)
     single = known.dtype == np.float32
     within_gate = within(known.tolerance, n, exact.error_of(n))
-    found = solved(stored_rows(lu), right, within_gate, inverse, single)
+    try:
+        found = solved(stored_rows(lu), right, within_gate, inverse, single)
+    except ArithmeticFailure:  # b is not finite, or x leaves float64: the caller tells which
+        return inverse.orders
     if not isinstance(found, tuple):
         return found  # perhaps few digits are right, or A is singular: that is looked into
     x, error, method = found

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from time import perf_counter
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -286,6 +286,14 @@ class Factorization:
             array = array.astype(np.result_type(array.dtype, np.complex64))
         return array
 
+    @overload
+    def solve(self, b: Any, trans: Any = "N", *, full_output: Literal[True]) -> Solution: ...
+    @overload
+    def solve(
+        self, b: NDArray[Any], trans: Any = "N", *, full_output: Literal[False] = False
+    ) -> NDArray[Any]: ...
+    @overload
+    def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any: ...
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b`` for a vector or columns b, verified; a `Solution` with `full_output`.
 

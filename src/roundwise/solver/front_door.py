@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,10 +46,13 @@ from roundwise.solver.places import (
 )
 from roundwise.solver.policy_argument import DEFAULT
 from roundwise.solver.prepare import Accuracy, Asked, asked_of, backend_for, prepare
+from roundwise.solver.signatures import FactorOptions, Matrix, SolveOptions, Stack
+from roundwise.solver.solution import Solution
 from roundwise.solver.stacks import (
     AtOnce,
     Solve,
     StackedFactorization,
+    StackedSolution,
     again_alone,
     answer_alone,
     solve_stack,
@@ -66,6 +69,24 @@ ALONE_UP_TO = 256
 (`benchmarks/bench_gpu_calls.py --only stacks`)."""
 
 
+@overload
+def solve(
+    A: Matrix, b: Any, *, full_output: Literal[True], **options: Unpack[SolveOptions]
+) -> Solution: ...
+@overload
+def solve(
+    A: Stack, b: Any, *, full_output: Literal[True], **options: Unpack[SolveOptions]
+) -> StackedSolution: ...
+@overload
+def solve(
+    A: Any, b: Any, *, full_output: Literal[True], **options: Unpack[SolveOptions]
+) -> Solution: ...
+@overload
+def solve(
+    A: Any, b: Array, *, full_output: Literal[False] = False, **options: Unpack[SolveOptions]
+) -> Array: ...
+@overload
+def solve(A: Any, b: Any, *, full_output: bool = False, **options: Unpack[SolveOptions]) -> Any: ...
 def solve(
     A: Any,
     b: Any,
@@ -88,6 +109,7 @@ def solve(
     progress: bool = False,
     rtol: float | None = None,
     atol: float | None = None,
+    memory: str | float | None = None,
 ) -> Any:
     """Solve ``A x = b`` in as little precision as it takes, and verify the answer.
 
@@ -163,6 +185,10 @@ def solve(
     rtol, atol : float, optional
         Accept x only if, for each right-hand side, ``||b - A x||_2 <= max(rtol ||b||_2, atol)``,
         as SciPy's iterative solvers do; `tol` is `rtol` then, if it is not given.
+    memory : str or number, optional
+        What a solve may take beside A: bytes, or ``"4GB"``, ``"512MiB"``. Methods that are expected
+        to take more are not chosen. By default it is what is free, for solves that take much. On a
+        GPU, its own memory counts.
 
     Returns
     -------
@@ -180,6 +206,8 @@ def solve(
         determinant is zero (docs/switching.md tells how that is known).
     ValueError, TypeError
         For input that cannot be solved with: shapes, NaN and infinity, operands on two devices.
+    InsufficientMemory
+        A `MemoryError`, before the work: no method fits into `memory`. It has all forecasts.
     DeviceUnavailable, DeviceMemoryError
         There is no GPU, or its memory does not suffice.
     UnknownNameError
@@ -196,7 +224,7 @@ def solve(
     >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    wished = (nullspace, M, x0, callback, rtol, atol, progress or None)
+    wished = (nullspace, M, x0, callback, rtol, atol, progress or None, memory)
     is_plain = type(b) is np.ndarray and (type(A) is type(b) or sparse.issparse(A))
     framework = None if is_plain else framework_of(A, b)
     if framework is not None and all(one is None for one in wished):
@@ -212,7 +240,7 @@ def solve(
             lower=lower,
             transposed=transposed,
         )
-    asked = asked_of(policy, tol, assume_a, accuracy, lower, transposed)
+    asked = asked_of(policy, tol, assume_a, accuracy, lower, transposed, memory)
     is_matrix = type(A) is np.ndarray or sparse.issparse(A) or not is_operator(A)
     nothing = nullspace is None and M is None and x0 is None and callback is None
     if is_matrix and nothing and rtol is None and atol is None and not progress:
@@ -412,6 +440,12 @@ def _each(A: Any, b: Any, one: Solve, at_once: AtOnce, full_output: bool) -> Any
     return empty_answer(A, b)
 
 
+@overload
+def factor(A: Matrix, **options: Unpack[FactorOptions]) -> Factorization: ...
+@overload
+def factor(A: Stack, **options: Unpack[FactorOptions]) -> StackedFactorization: ...
+@overload
+def factor(A: Any, **options: Unpack[FactorOptions]) -> Factorization: ...
 def factor(
     A: Any,
     *,
@@ -422,6 +456,7 @@ def factor(
     accuracy: Accuracy = "backward",
     device: str | None = None,
     lower: bool = False,
+    memory: str | float | None = None,
 ) -> Factorization | StackedFactorization:
     """Factorize A once, to solve with many right-hand sides; see `solve` for the arguments.
 
@@ -431,8 +466,8 @@ def factor(
 
     Parameters
     ----------
-    A, tol, policy, assume_a, accuracy, device, lower
-        As for `solve`.
+    A, tol, policy, assume_a, accuracy, device, lower, memory
+        As for `solve`; `memory` is that beside A and its copy.
     columns : int
         How many right-hand sides to expect. The more there are, the smaller the factorization's
         share of the time, and the less lower precision gains.
@@ -448,7 +483,7 @@ def factor(
     array([0.09090909, 0.63636364])
     """
     is_plain = type(A) is np.ndarray or sparse.issparse(A)
-    if not is_plain and (framework := framework_of(A)) is not None:
+    if not is_plain and memory is None and (framework := framework_of(A)) is not None:
         return framework.factor_followed(  # type: ignore[no-any-return]
             A,
             tol=tol,
@@ -459,7 +494,7 @@ def factor(
             device=device,
             lower=lower,
         )
-    asked = asked_of(policy, tol, assume_a, accuracy, lower)
+    asked = asked_of(policy, tol, assume_a, accuracy, lower, False, memory)
     return factor_system(asked, A, columns, device)
 
 

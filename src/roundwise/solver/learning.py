@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+from numpy.typing import NDArray
 
 from roundwise.algorithms import Outcome
 from roundwise.backends import Backend
@@ -27,8 +29,9 @@ from roundwise.solver.policy_argument import (
     parse_policy,
 )
 from roundwise.solver.prepare import Accuracy, Asked, Options
-from roundwise.solver.solution import SolveFailed
-from roundwise.solver.stacks import StackedFactorization
+from roundwise.solver.signatures import Matrix, Stack, SystemOptions
+from roundwise.solver.solution import LeastSquaresSolution, Solution, SolveFailed
+from roundwise.solver.stacks import StackedFactorization, StackedSolution
 from roundwise.solver.structures import Structure
 from roundwise.tuning import PROBE_CONTEXT, DeployedPolicy
 
@@ -102,6 +105,31 @@ class Solver:
         elif not 0 <= explore < 1:
             raise ValueError(f"explore = {explore}; choose a share of the time, 0 <= explore < 1")
 
+    @overload
+    def solve(
+        self, A: Matrix, b: Any, *, full_output: Literal[True], **options: Unpack[SystemOptions]
+    ) -> Solution: ...
+    @overload
+    def solve(
+        self, A: Stack, b: Any, *, full_output: Literal[True], **options: Unpack[SystemOptions]
+    ) -> StackedSolution: ...
+    @overload
+    def solve(
+        self, A: Any, b: Any, *, full_output: Literal[True], **options: Unpack[SystemOptions]
+    ) -> Solution: ...
+    @overload
+    def solve(
+        self,
+        A: Any,
+        b: NDArray[Any],
+        *,
+        full_output: Literal[False] = False,
+        **options: Unpack[SystemOptions],
+    ) -> NDArray[Any]: ...
+    @overload
+    def solve(
+        self, A: Any, b: Any, *, full_output: bool = False, **options: Unpack[SystemOptions]
+    ) -> Any: ...
     def solve(
         self,
         A: Any,
@@ -114,6 +142,7 @@ class Solver:
         device: str | None = None,
         lower: bool = False,
         transposed: bool = False,
+        memory: str | float | None = None,
     ) -> Any:
         """Solve ``A x = b``; see `roundwise.solve` for arguments, results and errors.
 
@@ -122,7 +151,7 @@ class Solver:
 
         Parameters
         ----------
-        A, b, tol, full_output, assume_a, accuracy, device, lower, transposed
+        A, b, tol, full_output, assume_a, accuracy, device, lower, transposed, memory
             As for `roundwise.solve`.
 
         Returns
@@ -136,7 +165,7 @@ class Solver:
         >>> solver.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
         array([0.09090909, 0.63636364])
         """
-        options = Options.checked(tol, assume_a, accuracy, lower, transposed)
+        options = Options.checked(tol, assume_a, accuracy, lower, transposed, memory)
         given = A, b, full_output, device, self._patterns
         if self._learner is None or accuracy == "forward":
             return solve_system(Asked(self._asker, options), *given)
@@ -149,6 +178,36 @@ class Solver:
         finally:
             lessons.end()
 
+    @overload
+    def lstsq(
+        self,
+        A: Any,
+        b: Any,
+        rcond: float | None = None,
+        *,
+        tol: float | None = None,
+        full_output: Literal[True],
+    ) -> LeastSquaresSolution: ...
+    @overload
+    def lstsq(
+        self,
+        A: Any,
+        b: NDArray[Any],
+        rcond: float | None = None,
+        *,
+        tol: float | None = None,
+        full_output: Literal[False] = False,
+    ) -> NDArray[Any]: ...
+    @overload
+    def lstsq(
+        self,
+        A: Any,
+        b: Any,
+        rcond: float | None = None,
+        *,
+        tol: float | None = None,
+        full_output: bool = False,
+    ) -> Any: ...
     def lstsq(
         self,
         A: Any,
@@ -190,6 +249,7 @@ class Solver:
         accuracy: Accuracy = "backward",
         device: str | None = None,
         lower: bool = False,
+        memory: str | float | None = None,
     ) -> Factorization | StackedFactorization:
         """Factorize A once, to solve with many right-hand sides; see `roundwise.factor`.
 
@@ -199,7 +259,7 @@ class Solver:
 
         Parameters
         ----------
-        A, tol, assume_a, columns, accuracy, device, lower
+        A, tol, assume_a, columns, accuracy, device, lower, memory
             As for `roundwise.factor`.
 
         Returns
@@ -212,7 +272,7 @@ class Solver:
         >>> F.solve([1.0, 2.0])
         array([0.09090909, 0.63636364])
         """
-        options = Options.checked(tol, assume_a, accuracy, lower)
+        options = Options.checked(tol, assume_a, accuracy, lower, memory=memory)
         asker: Any = self._asker
         if self._learner is not None and accuracy != "forward":
             asker = _Lessons(self._learner, self._device_learner, may_explore=False)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,39 @@ LARGEST_DENSE = 2**24
 """A sparse A with at most so many places is made dense where only an SVD can tell its rank."""
 
 
+@overload
+def lstsq(
+    A: Any,
+    b: Any,
+    rcond: float | None = None,
+    *,
+    tol: float | None = None,
+    policy: Any = "default",
+    full_output: Literal[True],
+    device: str | None = None,
+) -> LeastSquaresSolution: ...
+@overload
+def lstsq(
+    A: Any,
+    b: NDArray[Any],
+    rcond: float | None = None,
+    *,
+    tol: float | None = None,
+    policy: Any = "default",
+    full_output: Literal[False] = False,
+    device: str | None = None,
+) -> NDArray[Any]: ...
+@overload
+def lstsq(
+    A: Any,
+    b: Any,
+    rcond: float | None = None,
+    *,
+    tol: float | None = None,
+    policy: Any = "default",
+    full_output: bool = False,
+    device: str | None = None,
+) -> Any: ...
 def lstsq(
     A: Any,
     b: Any,

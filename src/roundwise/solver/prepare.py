@@ -44,6 +44,7 @@ from roundwise.solver.inputs import (
     is_complex,
     zeros_of_shape,
 )
+from roundwise.solver.memory_forecast import memory_in_bytes
 from roundwise.solver.places import Place
 from roundwise.solver.policy_argument import DEFAULT, Asker, Start, at_least, parse_policy
 from roundwise.solver.structures import checked_name, named_part
@@ -68,16 +69,24 @@ class Options:
     accuracy: Accuracy = "backward"
     lower: bool = False
     transposed: bool = False
+    memory: float | None = None  # bytes that may be taken beside A; None: what is free
     sparse_on: str = "cpu"  # which engines factorize a sparse A: `NativeBackend.sparse_on`
 
     @classmethod
     def checked(
-        cls, tol: Any, assume_a: Any, accuracy: Any, lower: bool = False, transposed: bool = False
+        cls,
+        tol: Any,
+        assume_a: Any,
+        accuracy: Any,
+        lower: bool = False,
+        transposed: bool = False,
+        memory: Any = None,
     ) -> Options:
         if accuracy not in ("backward", "forward"):
             raise ValueError(f"accuracy = {accuracy!r}; choose 'backward' or 'forward'")
         structure = None if assume_a is None else checked_name(assume_a)
-        return cls(checked_tolerance(tol), structure, accuracy, lower, transposed)
+        room = None if memory is None else memory_in_bytes(memory)
+        return cls(checked_tolerance(tol), structure, accuracy, lower, transposed, room)
 
     @property
     def forward(self) -> bool:
@@ -93,7 +102,14 @@ class Options:
     def rest(self) -> Options:
         """What is left to say of the matrix that `meant` has returned."""
         said = self.structure if self.definite is not None else None
-        return Options(self.tol, said, self.accuracy, sparse_on=self.sparse_on)
+        return replace(
+            PLAIN,
+            tol=self.tol,
+            structure=said,
+            accuracy=self.accuracy,
+            memory=self.memory,
+            sparse_on=self.sparse_on,
+        )
 
     def meant(self, A: Any) -> Any:
         """The matrix to solve with: the part of A that is meant, transposed if so asked."""
@@ -152,13 +168,15 @@ class Asked:
         most: float = math.inf
         if options.definite:  # and where the caller names a format, it is meant for Cholesky
             most = 0 if is_start else cholesky_from()
+        if options.memory is not None:  # nothing is taken without a forecast
+            most, zeros = 0, None
         return Wanted(
             options.tol,
             asker.actions[0][0].name if isinstance(asker, Start) else FP64.name,
             options.forward,
             zeros.transpose if zeros is not None and options.transposed else zeros,
             asker=asker,
-            small=ALWAYS_SMALL if asker is DEFAULT else 0,
+            small=ALWAYS_SMALL if asker is DEFAULT and options.memory is None else 0,
             most=most,
             reason=self._reason(),
         )
@@ -170,6 +188,8 @@ class Asked:
         Formats that sparse factors do not have are raised.
         """
         asker, options, factor = self.asker, self.options, FP64
+        if options.memory is not None:
+            return None
         if options.sparse_on != "cpu" or not (isinstance(asker, Start) or asker.express_below):
             return None
         if isinstance(asker, Start):

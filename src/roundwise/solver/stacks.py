@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -448,6 +448,14 @@ class StackedFactorization:
     def __repr__(self) -> str:
         return f"StackedFactorization({' x '.join(map(str, self.shape))})"
 
+    @overload
+    def solve(self, b: Any, trans: Any = "N", *, full_output: Literal[True]) -> StackedSolution: ...
+    @overload
+    def solve(
+        self, b: Array, trans: Any = "N", *, full_output: Literal[False] = False
+    ) -> Array: ...
+    @overload
+    def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any: ...
     def solve(self, b: Any, trans: Any = "N", *, full_output: bool = False) -> Any:
         """``A^-1 b``, as `Factorization.solve`; b is broadcast as by `roundwise.solve`."""
         if type(b) is not np.ndarray and (framework := framework_of(b)) is not None:

@@ -40,6 +40,7 @@ from roundwise.features.probe import GROUPS, device_row_features
 from roundwise.features.probe import probe as probe_of
 from roundwise.formats import FP32, FP64
 from roundwise.solver.inputs import check_complex, given_array, is_complex, is_transposed
+from roundwise.solver.memory_forecast import Room
 from roundwise.solver.places import Place, memory_needed, returned
 
 Array = NDArray[np.float64]
@@ -69,6 +70,7 @@ class System(ScaledMatrix):
     place: Place | None = None  # the GPU that holds A; None for the processor
     looked: Mapping[str, float] | None = None  # what rows of an A on a GPU were found to tell
     orders: Orders | None = None  # of a sparse A's pattern, as far as they were found before
+    room: Room | None = None  # what fits into memory; None on a GPU, and where all does
     rounded: list[Any] = field(default_factory=list)
     """At most one copy of A in FP32, for the first factorization, which may overwrite it."""
 
@@ -130,8 +132,10 @@ class System(ScaledMatrix):
     def fits(self, action: Action) -> bool:
         """Whether the memory that is free suffices for the factors of an action.
 
-        On the processor nobody knows; on a GPU nothing else helps.
+        On the processor that is known once somebody has asked for the `room`.
         """
+        if self.room is not None:
+            return self.room.fits(action)
         return self.place is None or memory_needed(action, self.n) <= self.memory_free
 
     @cached_property

@@ -177,6 +177,22 @@ class Orders:
         return kept
 
     @cached_property
+    def dissected(self) -> tuple[float, float]:
+        """Entries and flops in the order of nested dissection."""
+        return predicted(self.pattern, self.order("nd"))
+
+    @property
+    def stored(self) -> tuple[float, float]:
+        """Numbers in the panels of L in AMD's order, and about as many as there will be in that of
+        nested dissection; 0 for what was not counted."""
+        if (symbolic := self._analysed.get("amd")) is None:
+            return 0.0, 0.0
+        widths = np.diff(symbolic.first).astype(np.float64)
+        stored = symbolic.stored - float((widths * (widths - 1)).sum()) / 2  # upper triangles
+        dissected = self.dissected[0] if self.counts["nd_flops"] else 0.0
+        return stored, dissected * stored / symbolic.entries
+
+    @cached_property
     def counts(self) -> dict[str, float]:
         """The features of that name: see `roundwise.features.probe.counts`."""
         banded = banded_counts(self.A) if self.matched else None
@@ -191,7 +207,7 @@ class Orders:
             symbolic = self.symbolic("amd")
             entries, flops = float(symbolic.entries), float(symbolic.flops)
         if flops >= ND_FROM:
-            nd_flops = predicted(self.pattern, self.order("nd"))[1]
+            nd_flops = self.dissected[1]
         return _counted(static, entries, flops, nd_flops)
 
 
