@@ -12,7 +12,8 @@ from scipy import sparse
 
 import roundwise as rw
 from roundwise.backends.native.structured import structured_method, triangular_orders
-from roundwise.solver.structures import NAMES
+from roundwise.solver import prepare
+from roundwise.solver.structures import NAMES, named_part
 
 N = 340
 
@@ -201,3 +202,19 @@ def test_a_named_format_that_a_structure_lacks_is_raised(A):
     solution = rw.solve(A, np.ones(400), policy="fp32", full_output=True)
     assert solution.action in ("banded:fp64-fp64-fp64-fp64", "triangular:fp64-fp64-fp64-fp64")
     assert "does not run in it here: fp64 instead" in solution.explain()
+
+
+def test_the_part_that_is_meant_is_taken_once(monkeypatch):
+    """Also of a stack whose systems are solved one by one: each pass reads all of A."""
+    taken = []
+
+    def counted(A, name, lower):
+        taken.append(A.shape)
+        return named_part(A, name, lower)
+
+    monkeypatch.setattr(prepare, "named_part", counted)
+    G = np.random.default_rng(0).standard_normal((3, 130, 130))
+    A = G @ G.swapaxes(1, 2) + 130 * np.eye(130)
+    x = rw.solve(np.triu(A), np.ones((130, 1)), assume_a="positive definite")
+    assert taken == [A.shape]
+    np.testing.assert_allclose(A @ x, np.ones((3, 130, 1)), rtol=1e-10)

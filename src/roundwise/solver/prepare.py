@@ -71,6 +71,7 @@ class Options:
     transposed: bool = False
     memory: float | None = None  # bytes that may be taken beside A; None: what is free
     sparse_on: str = "cpu"  # which engines factorize a sparse A: `NativeBackend.sparse_on`
+    is_whole: bool = False  # whether A is what `meant` has returned
 
     @classmethod
     def checked(
@@ -109,11 +110,12 @@ class Options:
             accuracy=self.accuracy,
             memory=self.memory,
             sparse_on=self.sparse_on,
+            is_whole=True,
         )
 
     def meant(self, A: Any) -> Any:
         """The matrix to solve with: the part of A that is meant, transposed if so asked."""
-        if self.structure not in (None, "general"):
+        if self.structure not in (None, "general") and not self.is_whole:
             A = named_part(A, str(self.structure), self.lower)
         if self.transposed and not is_sparse(A):
             A = given_array("A", A)
@@ -220,7 +222,7 @@ class Asked:
         Otherwise only a part of it is meant, which the call would not know of.
         """
         structure = self.options.structure
-        if structure in (None, "general"):
+        if structure in (None, "general") or self.options.is_whole:
             return True
         return (
             structure in TOLD
