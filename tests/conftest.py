@@ -29,6 +29,15 @@ def threads_as_before():
         library.threads = count
 
 
+@pytest.fixture(autouse=True)
+def formats_as_before():
+    """Forgets the formats that a test registers: others list all that there are."""
+    before = dict(rw.formats.NAMED_FORMATS)
+    yield
+    rw.formats.NAMED_FORMATS.clear()
+    rw.formats.NAMED_FORMATS.update(before)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def no_profile_of_the_user(tmp_path_factory):
     """Generic prices decide, whatever `roundwise calibrate` has left in the user's cache folder."""

@@ -403,7 +403,7 @@ HANDED_DOWN |= {"Multigrid", "DirectWay", "Pace"}
 
 CEILINGS = {
     "A dense system": (25, 14),
-    "A sparse system": (33, 21),
+    "A sparse system": (33, 22),
     "A large definite sparse system": (42, 23),
     "A small system": (3, 0),
     "A least squares problem": (32, 13),

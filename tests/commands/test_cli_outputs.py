@@ -103,6 +103,7 @@ WRITING = {
     ("evaluate", "table"): "evaluate p.json A.mtx --table {}/t.sqlite",
     ("reproduce", "cache"): "reproduce dense --cache {}/cache",
     ("reproduce", "out"): "reproduce dense --out {}/out",
+    ("reproduce", "pack"): "reproduce dense --pack {}/outcomes.tar.xz",
     ("calibrate", "out"): "calibrate --out {}/profile.json",
     ("fill", "table"): "fill dense --table {}/t.sqlite",
     ("compare", "out"): "compare A.mtx -o {}/f.png",

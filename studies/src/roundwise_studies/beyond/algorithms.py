@@ -37,7 +37,7 @@ from roundwise_studies.least_squares import Settings as LeastSquaresSettings
 from roundwise_studies.least_squares import drawn, with_reference
 from roundwise_studies.tabulating import FlatRow
 
-FP24 = register_format(FloatFormat("fp24", 17, -62, 63))
+FP24 = FloatFormat("fp24", 17, -62, 63)
 """A format of no hardware here: 16 explicit bits of significand, 7 of exponent."""
 
 
@@ -109,7 +109,7 @@ def tasks(count: int = 60) -> Iterator[Task]:
     eight = ("e5m2", "e4m3", "bf16", "fp32", "fp64")
     easy = dense_problems(count, (40, 80), 5, 12)
     yield Task("GMRES-IR with FP8", GmresIR.paper(TAU), eight, easy, half)
-    custom = ("bf16", FP24, "fp64")
+    custom = ("bf16", register_format(FP24), "fp64")
     yield Task("GMRES-IR with a custom fp24", GmresIR.paper(TAU), custom, dense, half)
     lu = LuIR(stop=PaperRule(0.5, max_steps=100))
     yield Task("LU-IR", lu, paper, dense, half)

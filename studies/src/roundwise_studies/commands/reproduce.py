@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from roundwise.commands.outputs import echo_json, writable_folder
+from roundwise.commands.outputs import echo_json, writable_file, writable_folder
 from roundwise.outcomes import progress_bar
 from roundwise_studies.archive import file_digest, settings_of, unpack
 from roundwise_studies.archive import pack as write_archive
@@ -145,11 +145,12 @@ MARKS = {"confirmed": "+", "partly": "~", "not reproduced": "-"}
     help="Where report, tables and figures go.  [default: out/reproduce, out/native-paper, "
     "out/native, out/native-gpu or out/departures]",
 )
-@click.option(
+@options.valued(
     "--pack",
-    type=options.FILE,
+    options.FILE,
+    "Also write all outcomes into a release file, a .tar.xz that --replay takes.",
     metavar="FILE",
-    help="Also write all outcomes into a release file, a .tar.xz that --replay takes.",
+    check=writable_file,
 )
 @click.option(
     "--replay",
