@@ -30,6 +30,7 @@ from roundwise.costs.sparse_calibration import nonnegative_fit
 from roundwise.features import probe
 from roundwise.features.probe import device_row_features
 from roundwise.methods import METHODS
+from roundwise.methods.contract import Shape
 from roundwise.policies import TabularQ
 from roundwise.policies import device as device_policies
 from roundwise.policies.device import (
@@ -43,6 +44,7 @@ from roundwise.policies.device import (
 from roundwise.rewards import Reward
 from roundwise.solver import express_device, front_door, places
 from roundwise.solver import system as systems
+from roundwise.solver.budgets import gmres_budget
 from roundwise.solver.decide import decide
 from roundwise.solver.express_device import express_on_device
 from roundwise.solver.places import CaptureError, DeviceMemoryError, Place, place_of
@@ -573,13 +575,16 @@ def test_a_definite_matrix_may_be_factorized_by_cholesky(backend):
     assert any(action.method == "lu" for action in choice.ladder)
 
 
-def test_gmres_may_take_half_as_long_as_fp64_factors(backend):
+def test_gmres_may_take_half_as_long_as_the_next_factors(backend):
     n = 8192
-    budget = chosen(backend, n)[0].budget
-    half = PRICES.factor_seconds("lu", "fp64", n) / 2
-    assert budget * PRICES.step_seconds("fp64", n) == pytest.approx(half, rel=0.1)
-    assert chosen(backend, 1)[0].budget >= 6
-    assert chosen(backend, 10**5)[0].budget <= rw.VerifiedSolve().budget
+    ladder = chosen(backend, n)[0].ladder
+    assert f"{ladder[1].method}:{ladder[1][0]}" == "lu/local:fp64"
+    for name in ("lu/local", "lu"):
+        later = tuple(one for one in ladder if one == ladder[0] or one.method == name)
+        budget = gmres_budget(PRICES, later, 0, Shape(n, n * n))
+        if PRICES.prices(name, "fp64"):
+            half = PRICES.factor_seconds(name, "fp64", n) / 2
+            assert budget * PRICES.step_seconds("fp64", n) == pytest.approx(half, rel=0.1)
 
 
 def test_what_does_not_fit_is_left_out_or_refused(backend):

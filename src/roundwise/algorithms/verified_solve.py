@@ -68,6 +68,7 @@ from roundwise.problems import LinearSystem
 
 Array = NDArray[np.float64]
 AtOnceOf = Callable[[], AtOnce | None]
+BudgetOf = Callable[[Factors], int | None]
 INNER_TOLERANCE = 1e-6
 LEAST_INNER, MOST_INNER, INNER_MARGIN = 1e-10, 1e-3, 0.1
 """The first GMRES cycle is to reduce the residual as far as the gate asks for, with that margin."""
@@ -98,8 +99,8 @@ class VerifiedSolve(Algorithm):
         The backward error to accept; ``sqrt(n) u`` with float64's u if not given.
     budget : int
         GMRES iterations for one column, with factors below FP64, after which the attempt is given
-        up for better factors. (At n = 1250 on the two cores where it was chosen, that many take
-        about half as long as an FP64 factorization.)
+        up for better factors; `rung` may be told of fewer. (At n = 1250 on the two cores where it
+        was chosen, that many take about half as long as an FP64 factorization.)
     accuracy : {"backward", "forward"}
         ``"forward"``: refine until x itself is right to a few units in the last place, which
         needs residuals in fp64x2 and no GMRES (`deflation`). An attempt whose factors do
@@ -162,17 +163,21 @@ class VerifiedSolve(Algorithm):
         matrix: MatrixOf,
         dtype: Any = np.float64,
         refined: AtOnceOf | None = None,
+        worth: BudgetOf | None = None,
     ) -> Rung:
         """Factorize, refine and judge: one rung of a ladder. Failures of arithmetic are outcomes.
 
         It is the step that `roundwise.solve` climbs by, and that training runs. `refined` returns
-        what `Factors.refined` gave for these columns, if somebody has called that already.
+        what `Factors.refined` gave for these columns, if somebody has called that already;
+        `worth`, how many GMRES iterations of all columns factors are worth, None if nobody knows.
         """
         start, answer, factors = perf_counter(), None, None
         try:
             factors = factors_of()
             made = perf_counter()
-            outcome, answer = self.attempt(system, factors, stages, matrix, dtype, refined)
+            outcome, answer = self.attempt(
+                *(system, factors, stages, matrix, dtype, refined, worth)
+            )
         except ArithmeticFailure as failure:
             made = perf_counter()
             outcome = Outcome.from_failure(failure)
@@ -187,6 +192,7 @@ class VerifiedSolve(Algorithm):
         matrix: MatrixOf,
         dtype: Any = np.float64,
         refined: AtOnceOf | None = None,
+        worth: BudgetOf | None = None,
     ) -> tuple[Outcome, Answer]:
         """Refine with these factors until every column has passed the gate, or one will not.
 
@@ -194,7 +200,7 @@ class VerifiedSolve(Algorithm):
         """
         tolerance = self.target(system[0].n, dtype)
         target = target_of(tolerance, dtype, system[0].is_complex)
-        answer = self._refined(system, factors, stages, matrix, target, refined)
+        answer = self._refined(system, factors, stages, matrix, target, refined, worth)
         x = system[1].solution(answer.X).astype(dtype, copy=False)
         kept = system[1].scaled_solution(x.astype(np.float64, copy=False))
         unchanged = kept is answer.X or np.array_equal(kept, answer.X)
@@ -288,6 +294,7 @@ class VerifiedSolve(Algorithm):
         matrix: MatrixOf,
         target: float,
         before: AtOnceOf | None = None,
+        worth: BudgetOf | None = None,
     ) -> Answer:
         """Refine by the factors alone; where that does not pass the gate, by GMRES."""
         factor, update, inner, residual = (stages[name] for name in self.stages)
@@ -326,20 +333,25 @@ class VerifiedSolve(Algorithm):
             answer.count(tried)
         if plain.X is None or passes(answer.errors, target):
             return answer
+        columns = np.flatnonzero(~(answer.errors <= target)).tolist()
+        granted = worth(factors) if low and worth is not None else None
+        each = self.budget if granted is None else min(self.budget, granted // len(columns))
         lost = lost_pivots(factors)
-        if low and (forward or lost > self.budget / 2):
+        if low and (forward or lost > each / 2 or each == 0):
             answer.status = OutcomeStatus.HOPELESS
             answer.reason = f"{lost} pivots vanish beside the largest: better factors are faster"
+            if lost == 0:
+                answer.reason = "better factors are faster than GMRES"
             return answer
         try:
             A, M = matrix(inner), factors.to(inner.fmt)
         except ArithmeticFailure as failure:
             answer.status, answer.reason = OutcomeStatus[failure.status.name], str(failure)
             return answer
-        budget = self.budget if low else None
+        budget = each if low else None
         slow = INNER_TOLERANCE ** min(1.0, 2 * CHECK_AFTER / (budget or RESTART))
         check = (CHECK_AFTER, slow) if low else None
-        for column in np.flatnonzero(~(answer.errors <= target)).tolist():
+        for column in columns:
             one = (system[0], ScaledColumns(system[1].B[:, [column]]))
             needed = INNER_MARGIN * target / answer.errors[column]
             first = min(max(needed, LEAST_INNER), MOST_INNER)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from roundwise.actions import Action, ActionSpace, format_key
-from roundwise.algorithms import Outcome, VerifiedSolve
+from roundwise.algorithms import Outcome
 from roundwise.discretizer import matrix_of
 
 Contexts = NDArray[np.float64]
@@ -168,10 +168,6 @@ class Policy(ABC):
     def probes(self, free: Mapping[str, float]) -> bool:
         """Whether features that read A are worth their time, from those that are free (n, ...)."""
         return True
-
-    def gmres_budget(self, n: int) -> int:
-        """GMRES iterations after which better factors are expected to be faster."""
-        return VerifiedSolve.budget
 
     def encode(self, contexts: ArrayLike) -> Sequence[Any]:
         """The states of the contexts, one per row; NaN is refused, infinity is not."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roundwise.actions import Action
-from roundwise.algorithms import Outcome, VerifiedSolve
+from roundwise.algorithms import Outcome
 from roundwise.costs.prices import DevicePrices
 from roundwise.formats import FP16, FP16X2, FP64
 from roundwise.policies.base import Contexts, Learn, Ranking
@@ -44,9 +44,6 @@ taste, as HEAVY."""
 HARD_COHERENCE, HARD_UP_TO, HARD_STEPS = 13.0, 24000, 20
 """Up to this coherence (``exp(-14)`` of the largest singular value) and n, fp16x2 suffices for
 GMRES, whose iterations take about as long as so many corrections. A taste, as HEAVY."""
-
-LEAST_BUDGET = 6
-"""GMRES iterations that are always granted: fewer do not tell how fast it converges. A taste."""
 
 STEPS, LOW_STEPS = {"fp64": 1, "fp32": 2, "bf16x3": 2, "fp16x2": 3}, 4
 """Expected corrections by format of the factors; LOW_STEPS for all other formats. A taste
@@ -190,14 +187,6 @@ class DevicePolicy(Baseline):
         if profile.bits < FP64.p:
             return f"{text} By 64 of its rows, {profile.bits} bits may suffice."
         return f"{text} By 64 of its rows, no lower format suffices."
-
-    def gmres_budget(self, n: int) -> int:
-        """The number of GMRES iterations that take half as long as FP64 factors."""
-        if not self.prices.prices("lu", FP64.name):
-            return VerifiedSolve.budget
-        factors = self.prices.factor_seconds("lu", FP64.name, n)
-        iterations = round(factors / (2 * self.prices.step_seconds(FP64.name, n)))
-        return min(max(LEAST_BUDGET, iterations), VerifiedSolve.budget)
 
 
 def _profile(n: float, columns: float, definite: float, *rows: float) -> DeviceProfile:

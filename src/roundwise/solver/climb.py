@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,7 @@ def _tried(
         matrix,
         columns.dtype,
         None if before is None else lambda: before.columns,
+        partial(factored.gmres_budget, level),
     )
     factor_seconds, seconds = rung.factor_seconds, rung.seconds
     if before is not None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from roundwise.actions import Action, ActionSpace
-from roundwise.algorithms import Outcome, VerifiedSolve
+from roundwise.algorithms import Outcome
 from roundwise.backends import Backend
 from roundwise.backends.engines.orderings import Orders
 from roundwise.backends.native.dense import is_symmetric
@@ -98,8 +98,6 @@ class Plan:
         Orders of a sparse A's unknowns that were found to decide; they serve to factorize.
     time_limit : float, optional
         Seconds that a sparse factorization before the last rung may take, if it can be stopped.
-    budget : int
-        GMRES iterations after which the next action is expected to be faster.
     asked : bool
         Whether the caller named the actions.
     seconds : float
@@ -120,7 +118,6 @@ class Plan:
     learn: Learn | None = field(default=None, compare=False, repr=False)
     orders: Orders | None = field(default=None, compare=False, repr=False)
     time_limit: float | None = field(default=None, compare=False, repr=False)
-    budget: int = VerifiedSolve.budget
     asked: bool = False
     seconds: float = field(default=math.inf, compare=False, repr=False)
     direct: DirectWay | None = field(default=None, compare=False, repr=False)
@@ -323,10 +320,9 @@ def _priced(policy: DeployedPolicy, system: System, known: dict[str, float], see
     first = ranks.space[ranking.first]
     if learn is None and _suffices_in_single(first, system):
         first, reason = Action([FP32, *first[1:]], first.method), IN_SINGLE
-    budget = ranks.gmres_budget(system.n)
     seconds = ranking.costs[0] if isinstance(ranks, NeighbourPolicy) else math.inf
     ladder = ladder_from(first, system)
-    return Plan(ladder, reason, learn, None, limit, budget, seconds=seconds)
+    return Plan(ladder, reason, learn, None, limit, seconds=seconds)
 
 
 def _suffices_in_single(action: Action, system: System) -> bool:

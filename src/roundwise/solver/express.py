@@ -178,7 +178,8 @@ def attempt(A: Any, b: Any, wanted: Wanted) -> ExpressAnswer | Refused | None:
     """
     if not type(A) is type(b) is np.ndarray:
         return None
-    known = known_of(A.shape, A.dtype, b.shape, b.dtype, *wanted[:3])
+    key = (A.shape, A.dtype, b.shape, b.dtype, *wanted[:3])
+    known = memo.get(key) or known_of(*key)  # small systems take microseconds
     if known is None:
         return _converted(A, b, wanted)
     structure = None if wanted.forward else wanted.zeros
@@ -381,8 +382,7 @@ def suspicious_ratio(n: int, factor: str, forward: bool = False) -> float:
 
 def known_of(*key: Any) -> Known | None:
     """What shapes, types, tolerance and format say (see `_known`); None if that is no system."""
-    known: Known | None = memo.get(key)  # first: small systems take microseconds
-    return remembered(_known, *key) if known is None else known
+    return remembered(_known, *key)  # type: ignore[no-any-return]
 
 
 def _known(

@@ -21,11 +21,12 @@ from roundwise.backends.engines.iterative import IterativeFactors
 from roundwise.backends.engines.supernodal import SupernodalEngine
 from roundwise.backends.native.sparse import EngineAnalysis, engine_methods
 from roundwise.backends.permuted import TransposedFactors
-from roundwise.costs.prices import current_prices
+from roundwise.costs.prices import current_prices, device_prices
 from roundwise.formats import FP32, FP64, FloatFormat
 from roundwise.machine.threads import free_memory, spinning_threads_aside
 from roundwise.methods import METHODS
 from roundwise.methods.contract import Shape
+from roundwise.solver.budgets import gmres_budget, shape_of
 from roundwise.solver.decide import Plan
 from roundwise.solver.inputs import BLOCK
 from roundwise.solver.system import System
@@ -173,6 +174,18 @@ class Factored:
         matrix = self.matrix
         plain = matrix.place is None and not (matrix.is_sparse and matrix.is_complex)
         return plain and matrix.rows is None and matrix.columns is None
+
+    def gmres_budget(self, level: int, factors: Factors) -> int | None:
+        """GMRES iterations that these factors of a rung are worth; None if nobody knows."""
+        matrix = self.matrix
+        if self.plan.direct is not None or matrix.n == 0:
+            return None
+        profiled, machine = matrix.profiled, self._backend.machine
+        shape = shape_of(factors, profiled.n, profiled.A.nnz if matrix.is_sparse else 0)
+        if matrix.place is None:
+            return gmres_budget(current_prices(), self.ladder, level, shape)
+        assert machine is not None
+        return gmres_budget(device_prices(machine), self.ladder, level, shape)
 
     def count(self, columns: int, steps: int) -> None:
         """Count corrections of a solve; once they cost what FP64 factors do, these come next.

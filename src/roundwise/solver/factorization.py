@@ -418,8 +418,7 @@ class Factorization:
         with self._counting:  # only the first solve pays for the decision, and is learned from
             features, self._features_seconds = self._features_seconds, 0.0
             learn, self._learn = self._learn, None
-        plan = factored.plan
-        algorithm = VerifiedSolve(tolerance(columns.dtype), plan.budget, self._accuracy)
+        algorithm = VerifiedSolve(tolerance(columns.dtype), accuracy=self._accuracy)
         try:
             answer = climb(algorithm, factored, columns, {"features": features}, tried)
         except SolveFailed:

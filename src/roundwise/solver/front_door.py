@@ -224,10 +224,11 @@ def solve(
     >>> rw.solve([[4.0, 1.0], [1.0, 3.0]], [1.0, 2.0])
     array([0.09090909, 0.63636364])
     """
-    wished = (nullspace, M, x0, callback, rtol, atol, progress or None, memory)
     is_plain = type(b) is np.ndarray and (type(A) is type(b) or sparse.issparse(A))
+    no_wish = nullspace is M is x0 is None and rtol is atol is None
+    no_wish = no_wish and callback is None and not progress
     framework = None if is_plain else framework_of(A, b)
-    if framework is not None and all(one is None for one in wished):
+    if framework is not None and no_wish and memory is None:
         return framework.solve_followed(
             A,
             b,
@@ -241,9 +242,9 @@ def solve(
             transposed=transposed,
         )
     asked = asked_of(policy, tol, assume_a, accuracy, lower, transposed, memory)
-    is_matrix = type(A) is np.ndarray or sparse.issparse(A) or not is_operator(A)
-    nothing = nullspace is None and M is None and x0 is None and callback is None
-    if is_matrix and nothing and rtol is None and atol is None and not progress:
+    if no_wish and is_plain and device is None:
+        x = _on_host(asked, A, b, full_output)
+    elif no_wish and (is_plain or not is_operator(A)):
         x = solve_system(asked, A, b, full_output, device)
     else:
         wishes = Wishes(M, x0, callback, bool(progress), rtol, atol)
@@ -332,7 +333,7 @@ def _on_host(
             known = () if patterns is None else patterns.factors
             found = attempt_sparse(A, b, wanted, patterns is None, known)
     elif A.ndim > 1:
-        if not asked.takes(A):
+        if options.structure is not None and not asked.takes(A):
             with ieee_arithmetic():
                 A, asked = options.meant(A), asked.rest
             options = asked.options

@@ -237,12 +237,10 @@ class Asked:
 
 def asked_of(policy: Any, *options: Any) -> Asked:
     """What `solve` is asked for; `options` are the arguments of `Options.checked`."""
-    if type(policy) is str and not policy.endswith(".json"):  # what a file says may change
-        try:
-            return _known_words(policy, *options)
-        except TypeError:  # some option cannot be hashed: it is refused, with its name
-            pass
-    return _asked_of(policy, *options)
+    try:
+        return _known_words(policy, *options)
+    except TypeError:  # not in words, or some option cannot be hashed: it is refused, with its name
+        return _asked_of(policy, *options)
 
 
 def _asked_of(policy: Any, *options: Any) -> Asked:
@@ -250,7 +248,11 @@ def _asked_of(policy: Any, *options: Any) -> Asked:
     return Asked(parse_policy(policy), checked)
 
 
-_known_words = lru_cache(maxsize=256)(_asked_of)
+@lru_cache(maxsize=256)
+def _known_words(policy: Any, *options: Any) -> Asked:
+    if type(policy) is not str or policy.endswith(".json"):  # what a file says may change
+        raise TypeError
+    return _asked_of(policy, *options)
 
 
 def checked_tolerance(tol: Any) -> float | None:
