@@ -32,11 +32,13 @@ def told(unknown: NDArray[np.float64], anything: Any, solver: rw.Solver) -> None
     reveal_type(rw.lstsq(A, b))  # ndarray
     reveal_type(rw.lstsq(A, b, full_output=True))  # LeastSquaresSolution
     reveal_type(rw.factor(A))  # Factorization
+    reveal_type(rw.factor(A, memory="4GB"))  # Factorization
     reveal_type(rw.factor(unknown, columns=3).solve(b))  # ndarray
     reveal_type(rw.factor(A).solve(b, "T", full_output=True))  # Solution
     reveal_type(rw.factor(stack))  # StackedFactorization
     reveal_type(rw.factor(stack).solve(b, full_output=True))  # StackedSolution
     reveal_type(solver.solve(A, b))  # ndarray
+    reveal_type(solver.solve(A, b, memory=4e9))  # ndarray
     reveal_type(solver.solve(A, b, full_output=True))  # Solution
     reveal_type(solver.solve(stack, b, full_output=True))  # StackedSolution
     reveal_type(solver.lstsq(A, b, full_output=True))  # LeastSquaresSolution

@@ -30,6 +30,7 @@ class SystemOptions(TypedDict, total=False):
     device: str | None
     lower: bool
     transposed: bool
+    memory: str | float | None
 
 
 class SolveOptions(SystemOptions, total=False):
@@ -58,3 +59,4 @@ class FactorOptions(TypedDict, total=False):
     accuracy: Accuracy
     device: str | None
     lower: bool
+    memory: str | float | None
