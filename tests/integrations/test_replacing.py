@@ -242,10 +242,10 @@ def work(i):
     return float(solve(np.eye(100) * (i + 1), np.ones(100))[0])
 
 if __name__ == "__main__":
-    print(sys.argv[1:], __name__, work(0))
+    print(sys.argv[1:], __name__, work(0), flush=True)
     for method in {methods}:
         with get_context(method).Pool(1) as pool:
-            print(pool.map(work, [1]))
+            print(pool.map(work, [1]), flush=True)
             pool.close()
             pool.join()
     child = "import numpy as np; print(np.linalg.solve(4 * np.eye(100), np.ones(100))[0])"

@@ -219,7 +219,7 @@ class TestSolves:
     def test_a_solve_moves_them_and_moves_them_back(self):
         run("""
 before, seen = {}, []
-solved = rw.solver.front_door._solved
+solved = rw.solver.express.VerifiedLU
 
 
 def watched(*arguments):
@@ -228,7 +228,7 @@ def watched(*arguments):
 
 
 x = rw.solve(A, b, policy="fp64")
-rw.solver.front_door._solved = watched
+rw.solver.express.VerifiedLU = watched
 
 
 def solve(now):
