@@ -217,9 +217,11 @@ class ThreadedFactors:
         )
         if known is None:
             return None
-        with ieee_arithmetic():
-            if self.factor == FP32.name and known.dtype not in SINGLE:  # x in double precision
+        if self.factor == FP32.name and known.dtype not in SINGLE:  # x in double precision
+            with ieee_arithmetic(), spinning_threads_aside(len(self.A)):
                 self._lu, self.factor = VerifiedLU(self.A), FP64.name
+            return self.solve(b, trans)
+        with ieee_arithmetic():
             return answer_of(self._lu, b, known, names[trans])
 
 
