@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -56,20 +57,20 @@ class Sizes(NamedTuple):
     x_largest: Array  # max |x_i|, or a lower bound of it
 
 
-class Stop:
+class Stop(ABC):
     """A stopping rule: which columns are good enough."""
 
     def on(self, b_norms: Array) -> Stop:
         """The rule for right-hand sides of these 2-norms."""
         return self
 
+    @abstractmethod
     def met(self, sizes: Sizes, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether the columns of those numbers, which have these sizes, are; NaN never is."""
-        raise NotImplementedError
+        """Whether each of these columns, which have these sizes, is good enough; NaN never is."""
 
+    @abstractmethod
     def wanted(self, sizes: Sizes, columns: NDArray[np.int64]) -> Array:
         """About the ``||r||_2`` at which it will be met, for columns that have these sizes now."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
